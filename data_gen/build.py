@@ -36,8 +36,8 @@ from revelator.rows import (
 )
 
 MORE_PLANS = (
-    "add questions of several hops: `revelator data teach` (a language model writes their plans), `data compose`, or "
-    "rows that you annotated; --allow-single builds the set as it is"
+    "add questions of several hops: a configuration with `rows: taught` (a language model writes their plans) or "
+    "`rows: composed`, or rows that you annotated; --allow-single builds the set as it is"
 )
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 Progress = Callable[[str, int], None]

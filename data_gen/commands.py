@@ -29,9 +29,8 @@ from rich.progress import (
 )
 
 from data_gen.build import build as build_set
-from data_gen.compose import ComposeConfig, list_counts
-from data_gen.compose import compose as compose_questions
-from data_gen.config import load_config
+from data_gen.compose import ComposeConfig, compose, list_counts
+from data_gen.config import SetConfig
 from data_gen.engines import choose_engine
 from data_gen.inspection import (
     choose_samples,
@@ -43,33 +42,57 @@ from data_gen.inspection import (
 )
 from data_gen.leakage import find_leak, load_held_out
 from data_gen.reading import ReadingConfig, build_reading
+from data_gen.teacher.config import CompoundConfig, TeachConfig
 from data_gen.world.generate import generate
 from data_gen.world.questions import ROUTES
 from data_gen.world.sources import blend as divide
-from revelator.config import check_config, read_config, read_yaml
-from revelator.errors import ArtifactError, DataError
+from revelator.config import check_config, read_yaml
+from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.options import AS_JSON, PATH
 from revelator.rows import SET
 from revelator.terminal import mask_controls
 
+AnyConfig = SetConfig | ReadingConfig | ComposeConfig | TeachConfig | CompoundConfig
+KINDS: dict[str, type[AnyConfig]] = {  # by `rows`; a set has none
+    "reading": ReadingConfig,
+    "composed": ComposeConfig,
+    "taught": TeachConfig,
+    "compound": CompoundConfig,
+}
+
 
 @click.command()
 @click.argument("config", type=PATH)
-@click.option("--out", required=True, type=PATH, help="Folder of the set; replaces a set there.")
-@click.option(
-    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
-)
+@click.option("--out", required=True, type=PATH, help="Folder of what is built; replaces what was built there.")
+@click.option("--engine", type=click.Choice(["local", "ray"]), help="Where a set is built.  [default: local]")
 @click.option("--allow-single", is_flag=True, help="Build also a set whose plans all have one shape.")
 @AS_JSON
-def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: bool) -> None:
-    """Build an instruction set from annotated questions, or rows for a reader.
+def build(config: Path, out: Path, engine: str | None, allow_single: bool, as_json: bool) -> None:
+    """Build what CONFIG describes: an instruction set, or what its `rows` says.
 
-    CONFIG names sources, splits and bounds; with `rows: reading`, sources whose rows a reader learns from. Malformed
+    An instruction set (no `rows`) is built from annotated questions: CONFIG names sources, splits and bounds. Malformed
     rows are listed and counted; a broken file stops the build and leaves OUT as it was. So does a set whose plans all
     have one shape, because a model that learns it writes no other (--allow-single builds it). After a kill, the same
     command resumes the build. The engine changes how long a build takes, never the set: `local` is one process, `ray`
     the cluster that RAY_ADDRESS names, one that was started on this machine, or one made for the build, with all of its
     CPUs.
+
+    `rows: reading`: rows of the sources that a reader learns from.
+
+    `rows: composed`: questions with several hops, and their plans, composed of published single ones. The noun phrase
+    for one question's answer takes the place of a name in the next: such questions are mostly nonsense, and teach where
+    a question divides. OUT is a source of format `world`, for `translate_bnf`.
+
+    `rows: taught`: the questions of the sources, annotated by a language model behind an OpenAI-compatible endpoint.
+    CONFIG names endpoint, budget and tasks. OUT/questions.jsonl is a source of format `world`, OUT/set a set of it.
+
+    `rows: compound`: compound questions that the language model writes about the titles of a `corpus`: two to four
+    simple questions about one title, each answered by one of its documents, are combined into one, and no two splits
+    ask about the same title. OUT is as above.
+
+    The language model's key is read from OPENAI_API_KEY alone. Every answer is kept in OUT/calls.sqlite: after a kill,
+    the same command resumes and asks nothing twice. When the budget is spent, the set is built of what was done; a
+    larger budget resumes the work.
 
     \b
     Examples:
@@ -79,22 +102,103 @@ def build(config: Path, out: Path, engine: str, allow_single: bool, as_json: boo
       RAY_ADDRESS=10.0.0.1:6379 revelator data build large.yaml --out runs/sets/large --engine ray
       REVELATOR_DATA=~/data revelator data build real.yaml --out sets/real --json
       revelator data build data_gen/configs/reading/squad.yaml --out runs/reading
+      revelator data build data_gen/configs/compose/single-step.yaml --out runs/composed
+      OPENAI_API_KEY=… revelator data build data_gen/configs/teacher/teach.yaml --out runs/taught
+      revelator data build data_gen/configs/teacher/compound.yaml --out runs/compound
     """
     if find_spec("pyarrow") is None:  # which rows are written with, after minutes of work
         raise ModuleNotFoundError(name="pyarrow")
     value = read_yaml(config)
-    if isinstance(value, dict) and value.get("rows") == "reading":
-        with _explain_write_errors(out):
-            made = build_reading(check_config(value, ReadingConfig, str(config)), out)
-        lines = [f"{name}: {list_counts(counts)}" for name, counts in made["counts"].items()]
-        click.echo(json.dumps(made) if as_json else "\n".join(lines))
-        return
-    settings, chosen = load_config(config), choose_engine(engine)
+    settings = check_config(value, _find_kind(value, config), str(config))
+    if not isinstance(settings, SetConfig) and (engine or allow_single):
+        raise click.UsageError(f"--engine and --allow-single are for instruction sets; {config} has `rows`")
+    match settings:
+        case SetConfig():
+            _build_set(settings, out, engine or "local", allow_single, as_json)
+        case ReadingConfig():
+            _build_reading(settings, out, as_json)
+        case ComposeConfig():
+            _compose(settings, out, as_json)
+        case _:
+            _teach(settings, out, as_json)
+
+
+def _find_kind(value: Any, path: Path) -> type[AnyConfig]:
+    """Finds by `rows` what a configuration describes. Raises ConfigError if `rows` is wrong, or if it is missing and
+    all fields are those of another kind than a set's."""
+    if not isinstance(value, dict):
+        return SetConfig
+    if "rows" in value:
+        if value["rows"] in list(KINDS):
+            return KINDS[value["rows"]]
+        reason = f"rows = {value['rows']!r:.80}: must be one of {', '.join(KINDS)}"
+        raise ConfigError(reason, where=str(path), hint="leave `rows` out for an instruction set")
+    likely = [f"`rows: {rows}`" for rows, kind in KINDS.items() if value.keys() <= kind.model_fields.keys()]
+    if likely and not value.keys() <= SetConfig.model_fields.keys():
+        hint = f"add {' or '.join(likely)}: a file without `rows` describes an instruction set"
+        raise ConfigError("these are not the fields of an instruction set", where=str(path), hint=hint)
+    return SetConfig
+
+
+def _build_set(config: SetConfig, out: Path, engine: str, allow_single: bool, as_json: bool) -> None:
+    chosen = choose_engine(engine)
     with _explain_write_errors(out), _show_progress() as show:
-        manifest = build_set(settings, out, show, engine=chosen, allow_single=allow_single)
+        manifest = build_set(config, out, show, engine=chosen, allow_single=allow_single)
     _show_set(manifest, as_json)
     if not as_json:
         click.echo(f"{out}: data card README.md, manifest.json. Look inside: revelator data inspect {out}")
+
+
+def _build_reading(config: ReadingConfig, out: Path, as_json: bool) -> None:
+    with _explain_write_errors(out):
+        made = build_reading(config, out)
+    lines = [f"{name}: {list_counts(counts)}" for name, counts in made["counts"].items()]
+    click.echo(json.dumps(made) if as_json else "\n".join(lines))
+
+
+def _compose(config: ComposeConfig, out: Path, as_json: bool) -> None:
+    with _explain_write_errors(out), _show_progress() as show:
+        progress = partial(show, "questions", total=config.size)
+        manifest = compose(config, out, lambda made: progress(advance=made))
+    if manifest["questions"] < config.size:
+        click.echo(f"{config.size:,} were asked for: give more single questions for more", err=True)
+    if as_json:
+        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
+    for what in ("graphs", "dropped"):
+        click.echo(f"  {what}: {list_counts(manifest[what]) or 'none'}")
+
+
+def _teach(config: TeachConfig | CompoundConfig, out: Path, as_json: bool) -> None:
+    from data_gen.teacher.compound import write_compound
+    from data_gen.teacher.teach import count_questions, teach
+
+    sizes = dict(config.sizes) if isinstance(config, CompoundConfig) else dict[str, int]()
+    with _show_progress() as show:
+        try:
+            if isinstance(config, CompoundConfig):
+                total = sum(sizes.values())
+                manifest, work = write_compound(
+                    config, out, lambda work: show("questions", work.kept, total=total, note=str(work))
+                )
+            else:
+                number = count_questions(config)
+                manifest, work = teach(
+                    config, out, lambda work: show("questions", work.asked, total=number, note=str(work))
+                )
+        except KeyboardInterrupt:
+            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
+            raise
+    _show_dropped(work.dropped)
+    if work.stopped:
+        click.echo("The budget is spent: the set is what was done. A larger one goes on from here.", err=True)
+    _show_set(manifest, as_json)
+    if not as_json:
+        click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
+    made = {split: sum(counts.values()) for split, counts in manifest["questions"].items()}
+    if short := [f"{made[split]} of {size} in {split}" for split, size in sizes.items() if made[split] < size]:
+        click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
 
 
 @click.command()
@@ -305,91 +409,6 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     else:
         click.echo(f"{looked['records']:,} records, {looked['texts']:,} texts: {len(found):,} held out ({held_out})")
     sys.exit(bool(found))
-
-
-@click.command()
-@click.argument("config", type=PATH)
-@click.option("--out", required=True, type=PATH, help="Folder of the questions; replaced.")
-@AS_JSON
-def compose(config: Path, out: Path, as_json: bool) -> None:
-    """Compose questions with several hops, and their plans, of published single ones.
-
-    The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
-    nonsense, and teach where a question divides. What it writes is a source of format `world`, for `translate_bnf`.
-
-    \b
-    Examples:
-      revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
-      revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
-    """
-    settings = read_config(config, ComposeConfig)
-    with _explain_write_errors(out), _show_progress() as show:
-        progress = partial(show, "questions", total=settings.size)
-        manifest = compose_questions(settings, out, lambda made: progress(advance=made))
-    if manifest["questions"] < settings.size:
-        click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
-    if as_json:
-        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
-        return
-    click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
-    for what in ("graphs", "dropped"):
-        click.echo(f"  {what}: {list_counts(manifest[what]) or 'none'}")
-
-
-@click.command()
-@click.argument("config", type=PATH)
-@click.option("--out", required=True, type=PATH, help="Folder to work in; goes on there.")
-@AS_JSON
-def teach(config: Path, out: Path, as_json: bool) -> None:
-    """Let a language model behind an OpenAI-compatible endpoint annotate or write questions, and build a set of them.
-
-    CONFIG names endpoint, budget and tasks. With `sources`, their questions are annotated. With `corpus`, compound
-    questions are written about its titles: two to four simple questions about one title, each answered by one of its
-    documents, are combined into one, and no two splits ask about the same title.
-
-    The key is read from OPENAI_API_KEY alone. Every answer is kept in OUT/calls.sqlite: after a kill, the same command
-    resumes and asks nothing twice. When the budget is spent, the set is built of what was done; a larger budget
-    resumes the work.
-
-    \b
-    Examples:
-      revelator data teach data_gen/configs/teacher/teach.yaml --out runs/taught
-      revelator data teach data_gen/configs/teacher/compound.yaml --out runs/compound
-      OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
-      revelator data inspect runs/taught/set
-    """
-    from data_gen.teacher.compound import write_compound
-    from data_gen.teacher.config import CompoundConfig, TeachConfig
-    from data_gen.teacher.teach import count_questions
-    from data_gen.teacher.teach import teach as annotate
-
-    value, sizes = read_yaml(config), dict[str, int]()
-    with _show_progress() as show:
-        try:
-            if isinstance(value, dict) and "corpus" in value:
-                written = check_config(value, CompoundConfig, str(config))
-                sizes, total = dict(written.sizes), sum(dict(written.sizes).values())
-                manifest, work = write_compound(
-                    written, out, lambda work: show("questions", work.kept, total=total, note=str(work))
-                )
-            else:
-                asked = check_config(value, TeachConfig, str(config))
-                number = count_questions(asked)
-                manifest, work = annotate(
-                    asked, out, lambda work: show("questions", work.asked, total=number, note=str(work))
-                )
-        except KeyboardInterrupt:
-            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
-            raise
-    _show_dropped(work.dropped)
-    if work.stopped:
-        click.echo("The budget is spent: the set is what was done. A larger one goes on from here.", err=True)
-    _show_set(manifest, as_json)
-    if not as_json:
-        click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
-    made = {split: sum(counts.values()) for split, counts in manifest["questions"].items()}
-    if short := [f"{made[split]} of {size} in {split}" for split, size in sizes.items() if made[split] < size]:
-        click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
 
 
 def _show_set(manifest: dict[str, Any], as_json: bool) -> None:

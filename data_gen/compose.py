@@ -1,4 +1,4 @@
-"""`revelator data compose`: questions with several hops, composed of published single ones, or of words and wordings.
+"""`rows: composed` of `revelator data build`: questions with several hops, composed of published single ones.
 
 The noun phrase for one question's answer takes the place of a span of the next question. So the plan of the whole is
 known, and it keeps the words of the single questions. Published plans with several hops are few; single questions are
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -42,13 +42,14 @@ from revelator.errors import DataError
 from revelator.files import stage_folder
 from revelator.folders import FolderKind
 
-COMPOSED = FolderKind("a folder of composed questions", "revelator-composed-1", "revelator data compose CONFIG")
+COMPOSED = FolderKind("a folder of composed questions", "revelator-composed-1", "revelator data build CONFIG.yaml")
 PATIENCE = 100  # draws for each question wanted
 
 
 class ComposeConfig(Strict):
     """What to compose. Of the sources the questions of route single are taken; `names` is as in a set's `augment`."""
 
+    rows: Literal["composed"]
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write

@@ -20,9 +20,11 @@ DOCS = Path(__file__).parent
 MODELS = {
     "Instruction sets (`revelator data build`)": "data_gen.config:SetConfig",
     "Rows for a reader (`revelator data build`, with `rows: reading`)": "data_gen.reading:ReadingConfig",
-    "Annotation by a teacher (`revelator data teach`, with `sources`)": "data_gen.teacher.config:TeachConfig",
-    "Compound questions by a teacher (`revelator data teach`, with `corpus`)": "data_gen.teacher.config:CompoundConfig",
-    "Composed questions (`revelator data compose`)": "data_gen.compose:ComposeConfig",
+    "Annotation by a teacher (`revelator data build`, with `rows: taught`)": "data_gen.teacher.config:TeachConfig",
+    "Compound questions by a teacher (`revelator data build`, with `rows: compound`)": (
+        "data_gen.teacher.config:CompoundConfig"
+    ),
+    "Composed questions (`revelator data build`, with `rows: composed`)": "data_gen.compose:ComposeConfig",
     "Personal data (`revelator data collect --redact`)": "data_gen.redact:RedactRules",
     "Fine-tuning (`revelator train`, `stage: sft`)": "training.config:FineTuneConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",

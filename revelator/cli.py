@@ -64,12 +64,10 @@ COMMANDS: dict[str, Command | Group] = {
     "data": Group("Make and check what the model learns from.",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "fetch": Command("data_gen.commands:fetch", "Download the published data that configurations read."),
-        "build": Command("data_gen.commands:build", "Build an instruction set, or rows for a reader."),
+        "build": Command("data_gen.commands:build", "Build a set, rows for a reader, or more questions."),
         "inspect": Command("data_gen.commands:inspect", "Show what an instruction set holds, or what changed."),
         "leaks": Command("data_gen.commands:leaks", "Look for held-out questions in training sets."),
         "world": Command("data_gen.commands:world", "Write made-up documents, with questions and gold plans."),
-        "teach": Command("data_gen.commands:teach", "Let a language model annotate questions, or write some."),
-        "compose": Command("data_gen.commands:compose", "Join single questions to multi-hop questions."),
         "collect": Command("data_gen.collect:collect_command", "Collect a server's judged answers as questions."),
     }),
     "train": Command("training.commands:train", "Train: fine-tune, by rewards, or a base of your own."),

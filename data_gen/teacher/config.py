@@ -70,6 +70,7 @@ class TeacherConfig(Strict):
 class TeachConfig(TeacherConfig):
     """Questions to annotate. `route`: what all of them are; asked of the teacher where it is not given."""
 
+    rows: Literal["taught"]
     sources: tuple[QuestionSource, ...] = Field(min_length=1)
     tasks: tuple[Teachable, ...] = DEFAULT
     route: Literal["", "straightforward", "single", "compound", "complex"] = ""
@@ -100,6 +101,7 @@ class Sizes(Strict):
 class CompoundConfig(TeacherConfig):
     """A corpus (rows `{"title", "text"}`, JSON lines, gzipped or not) about whose titles questions are written."""
 
+    rows: Literal["compound"]
     corpus: FilePath
     licence: str
     sizes: Sizes

@@ -127,7 +127,7 @@ def _annotate_bamboogle(row: dict[str, Any], file: str) -> BenchmarkQuestion:
 
 def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """HANRAG's compound questions: `question`, `answers` (a list with one for each part), and the parts if they are
-    given; or annotated rows of this project (`revelator data teach`).
+    given; or annotated rows of this project (`rows: taught` of `revelator data build`).
 
     Raises DataError for one text, which cannot be taken apart: an answer may hold any character that parts answers.
     """

@@ -1,4 +1,4 @@
-"""`revelator data teach CONFIG --out OUT` as a process of its own, to be killed."""
+"""`revelator data build CONFIG --out OUT` as a process of its own, to be killed."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import sys
 from revelator.cli import revelator
 
 if __name__ == "__main__":
-    revelator(["data", "teach", sys.argv[1], "--out", sys.argv[2]])
+    revelator(["data", "build", sys.argv[1], "--out", sys.argv[2]])

@@ -380,6 +380,34 @@ def test_a_set_with_a_changed_file_is_refused(config: Path, tmp_path: Path) -> N
         verify_set(tmp_path / "set")
 
 
+SOURCES = {"name": "t", "sources": [{"format": "pairs", "path": "rows.csv"}]}
+ENDPOINT = {"endpoint": {"url": "http://127.0.0.1:9/v1", "model": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "reason"),
+    [
+        (SOURCES | {"rows": "other"}, [], "must be one of reading, composed, taught, compound"),
+        (SOURCES | {"rows": ["taught"]}, [], "must be one of"),
+        (SOURCES | ENDPOINT, [], "add `rows: taught`"),
+        (SOURCES | {"names": "n.txt", "size": 4}, [], "add `rows: composed`"),
+        ({"name": "t", "corpus": "c.jsonl"} | ENDPOINT, [], "add `rows: compound`"),
+        (SOURCES | ENDPOINT | {"corpus": "c.jsonl"}, [], "there is no such field"),
+        (SOURCES | ENDPOINT | {"rows": "taught", "corpus": "c.jsonl"}, [], "there is no such field"),
+        (SOURCES | ENDPOINT | {"rows": "taught"}, ["--allow-single"], "are for instruction sets"),
+        (SOURCES | {"rows": "composed", "names": "n.txt"}, ["--engine", "ray"], "are for instruction sets"),
+    ],
+)
+def test_a_file_whose_kind_is_wrong_or_open_is_refused_with_the_reason(
+    fields: dict[str, object], options: list[str], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    ran = CliRunner().invoke(revelator, ["data", "build", str(path), "--out", str(tmp_path / "out"), *options])
+    told = ran.stderr if ran.exit_code == 2 else str(ran.exception)
+    assert ran.exit_code != 0 and reason in " ".join(told.split()) and not (tmp_path / "out").exists()
+
+
 def test_inspect_shows_the_card_and_samples(config: Path, tmp_path: Path) -> None:
     build(load_config(config), tmp_path / "set")
     arguments = ["data", "inspect", str(tmp_path / "set")]

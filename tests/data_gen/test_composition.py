@@ -194,7 +194,8 @@ def config(tmp_path: Path) -> Path:
     held.write_text(f"{hash_question(SINGLE[2])}  test-set\n")
     path = tmp_path / "compose.yaml"
     path.write_text(
-        f"name: composed\nsize: 60\nnames: {names}\nheld_out: {held}\nsources: [{{format: pairs, path: {questions}}}]\n"
+        f"rows: composed\nname: composed\nsize: 60\nnames: {names}\nheld_out: {held}\n"
+        f"sources: [{{format: pairs, path: {questions}}}]\n"
     )
     return path
 
@@ -210,7 +211,7 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
     outs = [tmp_path / "one", tmp_path / "two"]
     for out in outs:
         run = CliRunner().invoke(
-            revelator, ["data", "compose", str(config), "--out", str(out), "--json"], catch_exceptions=False
+            revelator, ["data", "build", str(config), "--out", str(out), "--json"], catch_exceptions=False
         )
         assert run.exit_code == 0
     manifest = json.loads(run.stdout)
@@ -239,7 +240,7 @@ def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(
     config: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     config.write_text(config.read_text().replace(old, new, 1))
-    run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
+    run = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(tmp_path / "out")])
     assert isinstance(run.exception, RevelatorError) and said in str(run.exception)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
@@ -255,7 +256,7 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
     leaves = []
     for out, held in ((tmp_path / "free", {"0" * 64}), (tmp_path / "held", relations)):
         (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(held)))
-        run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(out)], catch_exceptions=False)
+        run = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(out)], catch_exceptions=False)
         assert run.exit_code == 0
         expressions = [plans.parse(row.expression) for row in read_world(out)]
         leaves.append({hash_question(leaf.text) for each in expressions for leaf in plans.list_leaves(each)})
@@ -266,20 +267,20 @@ def test_fewer_questions_than_asked_for_are_said_to_be_fewer(config: Path, relat
     (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(relations)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("data_gen.compose.PATIENCE", 1)
-        run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
+        run = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(tmp_path / "out")])
     assert run.exit_code == 0 and "60 were asked for" in run.stderr
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(config: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "file/out")])
+    run = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(tmp_path / "file/out")])
     assert isinstance(run.exception, DataError) and "stands in the way" in run.exception.message
 
 
 def test_a_folder_of_something_else_is_left_alone(config: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()
-    asked = ["compose", str(config), "--out", str(tmp_path / "out")]
+    asked = ["build", str(config), "--out", str(tmp_path / "out")]
     refused = CliRunner().invoke(revelator, ["data", *asked])
     assert "not a folder of composed questions" in str(refused.exception) and (tmp_path / "out/mine").exists()
     (tmp_path / "out/mine").unlink()

@@ -48,13 +48,13 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(settings: dict[str, Any], tmp_path: Path) -> Run:
-    """`revelator data teach` with the settings, changed by name; raises what the command raises."""
+    """`revelator data build` with the settings, changed by name; raises what the command raises."""
 
     def _run(out: str = "out", **changes: Any) -> dict[str, Any]:
         given = {name: {**value, **changes.pop(name, {})} if isinstance(value, dict) else value
                  for name, value in settings.items()}  # fmt: skip
         (tmp_path / "teach.yaml").write_text(yaml.safe_dump({**given, **changes}))
-        arguments = ["data", "teach", str(tmp_path / "teach.yaml"), "--out", str(tmp_path / out), "--json"]
+        arguments = ["data", "build", str(tmp_path / "teach.yaml"), "--out", str(tmp_path / out), "--json"]
         result = CliRunner().invoke(revelator, arguments)
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception

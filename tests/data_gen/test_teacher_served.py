@@ -28,11 +28,12 @@ Taught = tuple[dict[str, Any], dict[str, str]]
 
 
 def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ...] = (0.0, 0.3)) -> Taught:
-    """Manifest and plans of `revelator data teach` about three questions, worked on in the folder."""
+    """Manifest and plans of `rows: taught` about three questions, worked on in the folder."""
     folder.mkdir(exist_ok=True)
     rows = [json.dumps({"id": str(n), "question": q, "answer": "x"}) for n, q in enumerate(WRITTEN)]
     (folder / "mine.jsonl").write_text("\n".join(rows))
     settings = {
+        "rows": "taught",
         "name": "served",
         "endpoint": {"concurrency": 2, "timeout": 120, **endpoint},
         "sampling": {"samples": 2, "temperatures": list(temperatures), "max_tokens": 64},
@@ -43,7 +44,7 @@ def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ..
         "split": {"dev": 0.0},
     }
     (folder / "teach.yaml").write_text(yaml.safe_dump(settings))
-    arguments = ["data", "teach", str(folder / "teach.yaml"), "--out", str(folder / "out"), "--json"]
+    arguments = ["data", "build", str(folder / "teach.yaml"), "--out", str(folder / "out"), "--json"]
     manifest = json.loads(CliRunner().invoke(revelator, arguments, catch_exceptions=False).stdout)
     records = stream_rows(folder / "out/set", "train", "translate_bnf")
     return manifest, {record.question: json.loads(record.gold) for record in records}

@@ -51,9 +51,9 @@ def endpoint(server: Server) -> dict[str, Any]:
     }
 
 
-def run(command: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def run(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    arguments = ["data", command, str(folder / "config.yaml"), "--out", str(folder / "out"), "--json"]
+    arguments = ["data", "build", str(folder / "config.yaml"), "--out", str(folder / "out"), "--json"]
     result = CliRunner().invoke(revelator, arguments, catch_exceptions=False)
     return json.loads(result.stdout)
 
@@ -75,7 +75,7 @@ def row(question: str, answer: str, **more: Any) -> dict[str, Any]:
 def taught(server: Server, folder: Path, rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     sources = [{"format": "world", "path": str(folder / "rows.jsonl")}]
-    return run("teach", {**endpoint(server), "sources": sources, **changes}, folder)
+    return run({"rows": "taught", **endpoint(server), "sources": sources, **changes}, folder)
 
 
 ROUTES = {WHO: "complex", TWO: "compound", "What is 2 plus 2?": "straightforward", "Who wrote Tin Comet?": "single"}
@@ -201,8 +201,8 @@ def combine(data: dict[str, Any], body: dict[str, Any]) -> str:
 
 
 def compounds(server: Server, corpus: Path, sizes: dict[str, int], **changes: Any) -> dict[str, Any]:
-    settings = {**endpoint(server), "corpus": str(corpus), "licence": "CC0-1.0", "sizes": sizes, **changes}
-    return run("teach", settings, corpus.parent)
+    about = {"corpus": str(corpus), "licence": "CC0-1.0", "sizes": sizes, **changes}
+    return run({"rows": "compound", **endpoint(server), **about}, corpus.parent)
 
 
 def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(

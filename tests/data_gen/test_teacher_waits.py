@@ -53,7 +53,7 @@ def test_as_many_calls_are_under_way_as_concurrency_says_and_never_one_more(serv
     settings["endpoint"] |= {"concurrency": 5, "retries": 0}
     server.replies = [reply]
     (tmp_path / "teach.yaml").write_text(yaml.safe_dump(settings))
-    arguments = ["data", "teach", str(tmp_path / "teach.yaml"), "--out", str(tmp_path / "out"), "--json"]
+    arguments = ["data", "build", str(tmp_path / "teach.yaml"), "--out", str(tmp_path / "out"), "--json"]
     result = CliRunner().invoke(revelator, arguments, catch_exceptions=False)
     assert json.loads(result.stdout)["records"]["train"] == 10
     assert (len(server.requests), most, five.broken) == (20, 5, False)

@@ -69,6 +69,7 @@ def teaching(url: str, folder: Path, questions: int = 6) -> dict[str, Any]:
     rows = [json.dumps({"id": str(n), "question": question(n), "answer": f"Ada Quill {n}"}) for n in range(questions)]
     (folder / "mine.jsonl").write_text("\n".join(rows))
     return {
+        "rows": "taught",
         "name": "taught",
         "endpoint": {"url": url, "model": "m", "concurrency": 2, "retries": 2},
         "sampling": {"samples": 2, "temperatures": [0.0, 0.7], "max_tokens": 100},
