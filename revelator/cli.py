@@ -1,6 +1,6 @@
 """The command `revelator`: groups of commands by noun.
 
-A command lives with its stage and is imported when it is called: `revelator plan parse` starts without torch, and the
+A command lives with its stage and is imported when it is called: `revelator plan check` starts without torch, and the
 help of a group imports none of its commands. To move a command, change its line in `COMMANDS`.
 """
 
@@ -90,10 +90,9 @@ COMMANDS: dict[str, Command | Group] = {
         "report": Command("evaluation.report.command:report", "Compare several runs on one page."),
         "cost": Command("evaluation.cost:cost", "Calculate what serving so many questions takes."),
     }),
-    "plan": Group("Read, check, make and run plans.",
-      'revelator plan parse "Who directed UHF? * When was {director} born?"', {
-        "parse": Command("revelator.plans.commands:parse", "Show the plan that a text spells."),
-        "check": Command("revelator.plans.commands:check", "Check whether a plan can be executed."),
+    "plan": Group("Check, make and run plans.",
+      'revelator plan check "Who directed UHF? * When was {director} born?"', {
+        "check": Command("revelator.plans.commands:check", "Show a plan, and whether it can be executed."),
         "make": Command("serving.commands.plan:make", "Let the model route and plan a question."),
         "run": Command("serving.commands.plan:run", "Run a plan, and show what each node answers."),
     }),
@@ -175,7 +174,7 @@ def revelator() -> None:
     \b
     Examples:
       revelator demo
-      revelator plan parse "Who directed UHF? * When was {director} born?"
+      revelator plan check "Who directed UHF? * When was {director} born?"
       revelator index build handbook/ --out runs/indexes/mine
       revelator ask "What is the extension of the head of the Flume Laboratory?"
     """

@@ -1,4 +1,4 @@
-"""The commands `revelator plan parse` and `plan check`."""
+"""The command `revelator plan check`."""
 
 from __future__ import annotations
 
@@ -11,66 +11,37 @@ from typing import Any, BinaryIO
 
 import click
 
+from revelator.errors import ExpressionError
 from revelator.plans import art, drawing, logic, render, spell_by_numbers
 from revelator.plans.faults import excerpt
-from revelator.plans.language import BNF, LANGUAGES
+from revelator.plans.language import BNF, LANGUAGES, PlanLanguage
 from revelator.terminal import mask_controls
 
-Draw = Callable[[Any], str]
+TREES: dict[str, Callable[[Any], str]] = {"bnf": drawing.draw_tree, "logic": logic.draw_tree, "art": art.draw_tree}
+VALUES: dict[str, Callable[[Any], Any]] = {"bnf": drawing.to_json, "art": art.to_json}
 
 
-def _indent_json(to_json: Callable[[Any], Any]) -> Draw:
-    return lambda plan: json.dumps(to_json(plan), indent=2)
-
-
-DRAWINGS: dict[str, dict[str, Draw]] = {
-    "bnf": {"tree": drawing.draw_tree, "json": _indent_json(drawing.to_json), "letters": drawing.to_letters},
-    "logic": {"tree": logic.draw_tree},
-    "art": {"tree": art.draw_tree, "json": _indent_json(art.to_json)},
-}
-
-language_option = click.option(
+@click.command()
+@click.argument("expression", default="-")
+@click.option(
     "--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="The language of the plan."
 )
-file_option = click.option("--file", type=click.File("rb"), help="Read one plan from this file instead.")
+@click.option("--file", type=click.File("rb"), help="Read one plan from this file, `-` for standard input, instead.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tree", "json", "letters"]),
+    help="Write this alone to standard output, and the diagnostics to standard error.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a plan; always so with `-`.")
+def check(expression: str, language: str, file: BinaryIO | None, form: str | None, as_json: bool) -> None:
+    """Show the plan that EXPRESSION spells, and whether it can be executed.
 
+    `-`, the default, reads one plan a line from standard input.
 
-@click.command()
-@click.argument("expression", default="-")
-@language_option
-@file_option
-@click.option("--format", "form", type=click.Choice(list(DRAWINGS["bnf"])), default="tree", show_default=True)
-def parse(expression: str, language: str, file: BinaryIO | None, form: str) -> None:
-    """Show the plan that EXPRESSION spells; `-`, the default, reads it from standard input.
-
-    \b
-    Examples:
-      revelator plan parse "Who directed UHF? * When was {director} born?"
-      revelator plan parse "(When was Eva born? + When was Kim born?) => argmin"
-      revelator plan parse "(A? + B?) * Which of {a} and {b} is older?" --format letters
-      revelator plan parse --language logic '"films" AND NOT ("silent" OR "short")'
-      revelator plan parse --language art --file tree.json
-    """
-    drawings = DRAWINGS[language]
-    if form not in drawings:
-        raise click.UsageError(f"{language} is drawn as {' or '.join(drawings)}, not as {form}")
-    plan = LANGUAGES[language].parse(_read(expression, file))
-    drawn = drawings[form](plan)
-    click.echo(mask_controls(drawn) if form == "tree" else drawn)
-    if language == BNF.name and form == "tree" and (numbered := render(spell_by_numbers(plan))) != render(plan):
-        click.echo(f"by name:   {mask_controls(render(plan))}\nby number: {mask_controls(numbered)}")
-
-
-@click.command()
-@click.argument("expression", default="-")
-@language_option
-@file_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a plan; always so with `-`.")
-def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) -> None:
-    """Say whether EXPRESSION can be executed; `-`, the default, reads one plan a line from standard input.
-
-    Of a valid one also what it leaves open, as advice: a name that may stand for one of several results (which-result),
-    with the numbers that say which, and a difference within one question (one-question).
+    Of a valid one show also what it leaves open, as advice: a name that may stand for one of several results
+    (which-result), with the numbers that say which, and a difference within one question (one-question). The JSON
+    object has the diagnostics and, as `plan`, the plan in the form that `--format json` writes.
 
     \b
     Exit status: 0 all valid, 1 some invalid, 2 wrong usage.
@@ -78,34 +49,70 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
     \b
     Examples:
       revelator plan check "Who directed UHF? * When was {director} born?"
-      revelator plan check --json "Who is {x}?"
+      revelator plan check "(When was Eva born? + When was Kim born?) => argmin" --format json
+      revelator plan check "(A? + B?) * Which of {a} and {b} is older?" --format letters
+      revelator plan check --language logic '"films" AND NOT ("silent" OR "short")'
       revelator plan check --language art --file tree.json
+      revelator plan check --json "Who is {x}?"
       revelator plan check - < expressions.txt > verdicts.jsonl
     """
     chosen = LANGUAGES[language]
     many = expression == "-" and file is None
-    texts = _lines() if many else [_read(expression, file)]
+    if form and (many or as_json):
+        raise click.UsageError("--format draws one plan: leave --json out, and give the plan or --file")
+    if (form == "json" and language not in VALUES) or (form == "letters" and language != BNF.name):
+        raise click.UsageError(f"{language} has no {form}")
     valid = True
-    for text in texts:
-        verdict = chosen.diagnose(text)
+    for text in _lines() if many else [_read(expression, file)]:
+        verdict, plan = chosen.diagnose(text), _parse(chosen, text)
         valid = valid and verdict["valid"]
-        click.echo(json.dumps(verdict) if as_json or many else _as_text(verdict))
+        if as_json or many:
+            values = VALUES[language](plan) if plan is not None and language in VALUES else None
+            click.echo(json.dumps({**verdict, "plan": values}))
+            continue
+        click.echo(_write_verdict(verdict), err=form is not None)
+        if plan is not None:
+            click.echo(_draw(plan, language, form or "tree", verdict["valid"]))
+        click.echo(_write_diagnostics(verdict), err=form is not None, nl=False)
     sys.exit(0 if valid else 1)
 
 
-def _as_text(verdict: dict[str, Any]) -> str:
-    first = f"valid: {verdict['letters']}" if verdict["letters"] else "valid"
-    lines = [first if verdict["valid"] else "invalid"]
+def _parse(language: PlanLanguage, text: str) -> Any:
+    """The plan; None for a text that is none, of which the diagnostics tell."""
+    try:
+        return language.parse(text)
+    except ExpressionError:
+        return None
+
+
+def _draw(plan: Any, language: str, form: str, valid: bool) -> str:
+    if form == "letters":
+        return drawing.to_letters(plan)
+    if form == "json":
+        return json.dumps(VALUES[language](plan), indent=2)
+    drawn = TREES[language](plan)
+    if language == BNF.name and valid and (numbered := render(spell_by_numbers(plan))) != render(plan):
+        drawn += f"\nby name:   {render(plan)}\nby number: {numbered}"
+    return mask_controls(drawn)
+
+
+def _write_verdict(verdict: dict[str, Any]) -> str:
+    return ("valid" if verdict["valid"] else "invalid") + (f": {verdict['letters']}" if verdict["letters"] else "")
+
+
+def _write_diagnostics(verdict: dict[str, Any]) -> str:
+    text, lines = verdict["expression"], list[str]()
     for d in (*verdict["diagnostics"], *verdict["advice"]):
         kind = "advice, " if verdict["valid"] else ""
-        lines += [f"{kind}{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
+        place = f"line {text.count(chr(10), 0, d['start']) + 1}: " if "\n" in text else ""
+        lines += [f"{kind}{d['code']}: {place}{d['message']}", excerpt(text, d["start"], d["end"])]
         lines.append(f"  hint: {d['hint']}")
-    return "\n".join(lines)
+    return mask_controls("".join(f"{line}\n" for line in lines))
 
 
 def _read(expression: str, file: BinaryIO | None) -> str:
     if file is None:
-        file = sys.stdin.buffer if expression == "-" else BytesIO(os.fsencode(expression))
+        file = BytesIO(os.fsencode(expression))
     return file.read().decode(errors="replace").rstrip("\n")
 
 

@@ -1,4 +1,4 @@
-"""`revelator plan parse` and `plan check`: as processes where the process is what is tested."""
+"""`revelator plan check`: as processes where the process is what is tested."""
 
 import json
 import subprocess
@@ -21,18 +21,26 @@ def run_process(*arguments, given=b""):
     return subprocess.run([*COMMAND, *arguments], input=given, capture_output=True, check=False)
 
 
-def test_parse_prints_each_format():
+def test_a_format_is_alone_on_standard_output_and_what_is_wrong_beside_it():
     text = "A * (B {x} + C)"
-    assert run("plan", "parse", text, "--format", "letters").stdout == "A * (B + C)\n"
-    assert json.loads(run("plan", "parse", text, "--format", "json").stdout)["canonical"] == text
-    assert run("plan", "parse", "-", "--format", "letters", given=text.encode()).stdout == "A * (B + C)\n"
-    assert "in parallel" in run("plan", "parse", text).stdout
+    letters = run("plan", "check", text, "--format", "letters")
+    assert (letters.stdout, letters.stderr, letters.exit_code) == ("A * (B + C)\n", "valid: A * (B + C)\n", 0)
+    wrong = run("plan", "check", "A * B", "--format", "letters")
+    assert (wrong.stdout, wrong.exit_code) == ("A * B\n", 1)
+    assert wrong.stderr.startswith("invalid: A * B\nmissing-dependency: ")
+    assert json.loads(run("plan", "check", text, "--format", "json").stdout)["canonical"] == text
+    assert run("plan", "check", "--file", "-", "--format", "letters", given=text.encode()).stdout == "A * (B + C)\n"
+    assert run("plan", "check", text, "--format", "tree").stdout.startswith("*  in order\n├─ 1  A\n└─ +  in parallel")
+    nothing = run("plan", "check", "A ) B", "--format", "tree")
+    assert (nothing.stdout, nothing.exit_code) == ("", 1) and "  A ) B\n    ^\n" in nothing.stderr
 
 
-def test_parse_refuses_with_a_caret_and_status_1():
-    result = run_process("plan", "parse", "A ) B")
-    assert result.returncode == 1
-    assert b"line 1, column 3" in result.stderr and b"^" in result.stderr
+def test_the_plan_is_drawn_between_the_verdict_and_what_is_wrong():
+    refused = run("plan", "check", "A * B")
+    assert refused.stdout.startswith("invalid: A * B\n*  in order\n├─ 1  A\n└─ 2  B\nmissing-dependency: ")
+    valid = run("plan", "check", "A * B {x}").stdout
+    assert valid.startswith("valid: A * B\n*  in order\n") and valid.endswith("\nby number: A * B {1}\n")
+    assert "invalid\nunbalanced-parenthesis: line 2: " in run("plan", "check", "A +\nB ) C").stdout
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,9 @@ def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
         "leaves": 2,
         "diagnostics": [],
         "advice": [],
+        "plan": json.loads(run("plan", "check", "A * B {x}", "--format", "json").stdout),
     }
+    assert rows[0]["plan"]["numbered"] == "A * B {1}" and rows[1]["plan"] is None
     assert (rows[1]["canonical"], rows[1]["letters"], rows[1]["leaves"]) == (None, None, 0)
     assert [row["diagnostics"][0]["code"] for row in rows[1:4]] == [
         "empty",
@@ -78,22 +88,30 @@ def test_trees_and_queries_are_drawn_and_checked_by_their_language(tmp_path):
     tree, wrong = tmp_path / "tree.json", tmp_path / "wrong.json"
     tree.write_text(TREE % 1)
     wrong.write_text(TREE % 7)
-    drawn = run("plan", "parse", "--language", "art", "--file", str(tree)).stdout
+    drawn = run("plan", "check", "--language", "art", "--file", str(tree)).stdout
     assert '├─ 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in drawn
     assert run("plan", "check", "--language", "art", "--file", str(tree)).exit_code == 0
     refused = run("plan", "check", "--language", "art", "--file", str(wrong))
     assert refused.exit_code == 1
-    assert "reference: children[1].relate.head: node 2 names [7]" in refused.stdout and "^^^^^" in refused.stdout
+    assert "reference: line 3: children[1].relate.head: node 2 names [7]" in refused.stdout
+    assert "^^^^^" in refused.stdout
     (row,) = map(
         json.loads, run("plan", "check", "-", "--language", "logic", given=b'"a" AND NOT "a"').stdout.splitlines()
     )
     assert [found["code"] for found in row["diagnostics"]] == ["contradiction"]
-    drawn = run("plan", "parse", "--language", "logic", '"a" AND NOT "b"').stdout
-    assert drawn == 'AND\n├─ "a"\n└─ NOT\n   └─ "b"\n'
+    assert row["plan"] is None
+    drawn = run("plan", "check", "--language", "logic", '"a" AND NOT "b"').stdout
+    assert drawn == 'valid\nAND\n├─ "a"\n└─ NOT\n   └─ "b"\n'
 
 
 def test_what_a_language_does_not_have_is_wrong_usage():
-    assert run("plan", "parse", "--language", "logic", "--format", "letters", '"a"').exit_code == 2
+    assert run("plan", "check", "--language", "logic", "--format", "letters", '"a"').exit_code == 2
+    assert run("plan", "check", "--language", "art", "--format", "letters", "{}").exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["A", "--json"]])
+def test_a_format_beside_json_is_wrong_usage(arguments):
+    assert run("plan", "check", *arguments, "--format", "letters").exit_code == 2
 
 
 def test_a_reader_that_goes_away_ends_check_quietly():
@@ -112,18 +130,18 @@ def test_a_reader_that_goes_away_ends_check_quietly():
 
 def test_an_argument_and_standard_input_read_the_same_bytes_alike():
     broken = b"\xff * b {x}"
-    for verb in (["check", "--json"], ["parse"]):
-        printed = run_process("plan", *verb, broken).stdout
-        assert printed == run_process("plan", *verb, "-", given=broken).stdout != b""
+    for options, source in ((["--json"], ["-"]), ([], ["--file", "-"])):
+        printed = run_process("plan", "check", *options, broken).stdout
+        assert printed == run_process("plan", "check", *options, *source, given=broken).stdout != b""
 
 
 def test_the_tree_shows_control_characters_as_dots():
     text = "Who \x1b[31mwrote\x07 it?"
-    assert run("plan", "parse", text).stdout == "1  Who ·[31mwrote· it?\n"
+    assert run("plan", "check", text).stdout == "valid: A\n1  Who ·[31mwrote· it?\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("arguments", [["plan", "parse", "A?"], ["plan", "check", "-"]])
+@pytest.mark.parametrize("arguments", [["plan", "check", "A?"], ["plan", "check", "-"]])
 def test_a_full_disk_behind_standard_output_is_one_error_and_no_verdict(arguments):
     with Path("/dev/full").open("wb") as full:
         result = subprocess.run([*COMMAND, *arguments], input=b"A?\n", stdout=full, stderr=subprocess.PIPE, check=False)
