@@ -56,10 +56,9 @@ COMMANDS: dict[str, Command | Group] = {
         "calibrate": Command("serving.commands.index:calibrate", "Fit how likely a passage with a score is relevant."),
     }),
     "graph": Group("Load and search knowledge graphs.",
-      'revelator graph search runs/graphs/films "UHF" "directed by"', {
+      'revelator graph info runs/graphs/films "UHF" "directed by"', {
         "load": Command("serving.commands.graph:load", "Build a searchable graph from triples."),
-        "search": Command("serving.commands.graph:search", "Find the entities of a name, and what they lead to."),
-        "info": Command("serving.commands.graph:info", "Show what a graph holds, and its relations."),
+        "info": Command("serving.commands.graph:info", "Show what a graph holds, or what a name leads to."),
     }),
     "data": Group("Make and check what the model learns from.",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {

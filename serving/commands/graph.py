@@ -49,26 +49,47 @@ def load(files: tuple[Path, ...], out: Path, label: str, language: str, as_json:
         return
     seconds = time.perf_counter() - started
     click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels in {seconds:.1f} s: {out}")
-    click.echo(f'next: revelator graph search {out} "…"')
+    click.echo(f'next: revelator graph info {out} "…"')
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
-@click.argument("name")
+@click.argument("name", required=False)
 @click.argument("relation", required=False)
 @AS_JSON
-def search(folder: Path, name: str, relation: str | None, as_json: bool) -> None:
-    """Print the entities that NAME stands for, or what they lead to along RELATION, read from either end.
+def info(folder: Path, name: str | None, relation: str | None, as_json: bool) -> None:
+    """Show what a graph holds and which relations it knows, and compare every file with its digest.
 
-    RELATION may also be a second entity: then what relates the two is printed.
+    With NAME, show the entities that NAME stands for, or what they lead to along RELATION, read from either end.
+    RELATION may also be a second entity: then show what relates the two. The exit status is then 1 if nothing is found.
 
     \b
     Examples:
-      revelator graph search runs/graphs/films "Mercury"
-      revelator graph search runs/graphs/films "UHF" "directed by"
-      revelator graph search runs/graphs/films "UHF" "Jay Levey"
+      revelator graph info runs/graphs/films
+      revelator graph info runs/graphs/films "Mercury"
+      revelator graph info runs/graphs/films "UHF" "directed by"
+      revelator graph info runs/graphs/films "UHF" "Jay Levey"
     """
-    found = asyncio.run(_find(folder, Relate(name, relation) if relation else Search(name)))
+    if name is None:
+        _show_manifest(folder, as_json)
+    else:
+        _show_answers(folder, Relate(name, relation) if relation else Search(name), as_json)
+
+
+def _show_manifest(folder: Path, as_json: bool) -> None:
+    manifest = GRAPH.read_manifest(folder, verify=True)
+    if as_json:
+        click.echo(json.dumps(manifest, ensure_ascii=False))
+        return
+    click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels")
+    click.echo(mask_controls("relations: " + ", ".join(manifest["relations"])))
+    for file in manifest["inputs"]:
+        click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
+    click.echo("every file is as it was built")
+
+
+def _show_answers(folder: Path, call: Call, as_json: bool) -> None:
+    found = asyncio.run(_find(folder, call))
     if as_json:
         ids = {text: list(iris) for text, iris in found.ids.items()}
         result: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
@@ -81,27 +102,6 @@ def search(folder: Path, name: str, relation: str | None, as_json: bool) -> None
         click.echo(f"cut off: {found.note}", err=True)
     if not found.answers:
         raise SystemExit(1)
-
-
-@click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
-@AS_JSON
-def info(folder: Path, as_json: bool) -> None:
-    """Say what a graph holds and which relations it knows, and compare every file with its digest.
-
-    \b
-    Example:
-      revelator graph info runs/graphs/films
-    """
-    manifest = GRAPH.read_manifest(folder, verify=True)
-    if as_json:
-        click.echo(json.dumps(manifest, ensure_ascii=False))
-        return
-    click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels")
-    click.echo(mask_controls("relations: " + ", ".join(manifest["relations"])))
-    for file in manifest["inputs"]:
-        click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
-    click.echo("every file is as it was built")
 
 
 async def _find(folder: Path, call: Call) -> SourceResult:

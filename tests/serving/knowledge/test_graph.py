@@ -352,12 +352,12 @@ def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) ->
     graph = str(tmp_path / "graph")
     loaded = call(revelator, ["graph", "load", str(tmp_path / "g.tsv"), "--out", graph])
     assert "1 triples, 3 labels" in loaded.output, loaded.output
-    assert call(revelator, ["graph", "search", graph, "tin comet"]).output == "Tin Comet\n"
-    assert call(revelator, ["graph", "search", graph, "Tin Comet", "directed by"]).output == "Ada Quill\n"
-    assert json.loads(call(revelator, ["graph", "search", graph, "Ada Quill", "director", "--json"]).output)[
+    assert call(revelator, ["graph", "info", graph, "tin comet"]).output == "Tin Comet\n"
+    assert call(revelator, ["graph", "info", graph, "Tin Comet", "directed by"]).output == "Ada Quill\n"
+    assert json.loads(call(revelator, ["graph", "info", graph, "Ada Quill", "director", "--json"]).output)[
         "answers"
     ] == ["Tin Comet"]
-    nothing = call(revelator, ["graph", "search", graph, "Nobody", "directed by"])
+    nothing = call(revelator, ["graph", "info", graph, "Nobody", "directed by"])
     assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
     assert "directed by" in call(revelator, ["graph", "info", graph]).output
     assert "every file is as it was built" in call(revelator, ["graph", "info", graph]).output
