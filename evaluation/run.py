@@ -20,7 +20,13 @@ from revelator import registry
 from revelator.config import check_config
 from revelator.errors import ConfigError
 from revelator.options import PATH
-from serving.commands.model_options import judge_options, planner_options, read_judge_options, read_planner_options
+from serving.commands.model_options import (
+    INDEX_ADDRESS,
+    judge_options,
+    planner_options,
+    read_judge_options,
+    read_planner_options,
+)
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import PlannerPrompt
 
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from evaluation.report.page import Section
     from evaluation.report.runs import LoadedRun
     from serving.executor.judges import JudgeSetting
+    from serving.retrieval.places import IndexAddress
 
 TAKEN = {  # which runs can take an option
     "generator": "it is for strategies, baselines and bounds without `url`, and for the ranking `bright`",
@@ -42,7 +49,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 @click.command()
 @click.argument("config", type=PATH, required=False)
 @click.option("--questions", type=PATH, metavar="FILE", help="Own questions and answers, in place of CONFIG.")
-@click.option("--index", type=PATH, help="The index that --questions are asked over.")
+@click.option("--index", type=INDEX_ADDRESS, help="The index that --questions are asked over.")
 @click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
 @click.option("--out", type=PATH, help=OUT_HELP)
 @click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
@@ -65,7 +72,7 @@ ADAPTER_HELP = "Folder, version, alias, or `base`.  [default of --questions: the
 def evaluate(
     config: Path | None,
     questions: Path | None,
-    index: Path | None,
+    index: IndexAddress | None,
     columns: tuple[str, ...],
     out: Path | None,
     names: tuple[str, ...],
@@ -227,7 +234,7 @@ def set_models(runs: dict[str, RunConfig], models: dict[str, Any], where: str) -
 
 def make_plain_and_auto_runs(
     questions: Path,
-    index: Path | None,
+    index: IndexAddress | None,
     columns: tuple[str, ...],
     home: Path,
     endpoint: PlannerConfig | None = None,

@@ -107,6 +107,8 @@ RARE_EXTRAS = {
     "bitsandbytes": "gpu",
     "presidio_analyzer": "redact",
     "detect_secrets": "redact",
+    "pymilvus": "milvus",
+    "milvus_lite": "milvus",
 }
 TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 

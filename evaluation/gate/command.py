@@ -20,11 +20,13 @@ from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.options import AS_JSON, BASE, HOME, PATH
 from revelator.registry import CHAMPION, NAME, Version
 from revelator.rows import SET
+from serving.commands.model_options import INDEX_ADDRESS
 from serving.models.adapters import find_adapter
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
     from evaluation.gate.questions import Examination
+    from serving.retrieval.places import IndexAddress
 
 SET_HELP = "Instruction set.  [default: the one it was trained on]"
 SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
@@ -81,7 +83,7 @@ def grade(
 @click.option("--margin", type=click.FloatRange(0, 1), help="How far any task may fall; overrides those of --rules.")
 @click.option("--rules", type=PATH, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
 @click.option("--questions", type=PATH, metavar="FILE", help="Ask both versions these, too, end to end.")
-@click.option("--index", type=PATH, help="The index that --questions are asked over.")
+@click.option("--index", type=INDEX_ADDRESS, help="The index that --questions are asked over.")
 @click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
 @click.option("--floors-only", is_flag=True, help="Leave the champion out, for one that cannot be loaded any more.")
 @click.option("--force", is_flag=True, help="Judge on too few questions all the same; it is recorded.")
@@ -97,7 +99,7 @@ def promote(
     margin: float | None,
     rules: Path,
     questions: Path | None,
-    index: Path | None,
+    index: IndexAddress | None,
     columns: tuple[str, ...],
     floors_only: bool,
     force: bool,

@@ -21,6 +21,7 @@ from revelator.files import sha256_file, sha256_text
 from revelator.registry import Version
 from revelator.rows import SET, Row, read_split, sample_rows
 from serving.models.adapters import fetch_version
+from serving.retrieval.places import IndexAddress
 
 TAG = "questions"  # of a version: the file of questions that it was promoted on, as JSON
 
@@ -38,13 +39,12 @@ class QuestionFile:
         return json.dumps(vars(self))
 
 
-def open_question_file(path: Path, index: Path | None, columns: Sequence[str]) -> QuestionFile:
+def open_question_file(path: Path, index: IndexAddress | None, columns: Sequence[str]) -> QuestionFile:
     """Raises ConfigError where there is no such file, or for columns that are not FIELD=NAME."""
     if not path.is_file():
         raise ConfigError("no such file", where=f"--questions {path}", hint="give a CSV with question and answer")
-    return QuestionFile(
-        str(path.resolve()), str(index.resolve()) if index else "", read_columns(columns), sha256_file(path)
-    )
+    place = index.resolve() if isinstance(index, Path) else index or ""
+    return QuestionFile(str(path.resolve()), str(place), read_columns(columns), sha256_file(path))
 
 
 def list_question_files(given: QuestionFile | None, champion: Version | None) -> dict[str, QuestionFile]:

@@ -8,13 +8,14 @@ from typing import Any
 from evaluation.harness.config import RunConfig
 from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from revelator.artifact import find_base, require_task
+from revelator.errors import ArtifactError, ServingError
 from revelator.files import sha256_file
 from serving.home.config import read_serving
 from serving.home.running import find_running_server
 from serving.knowledge.config import read_sources
 from serving.models.adapters import find_adapter
 from serving.models.releases import REVELATOR, name_version
-from serving.retrieval.index_folder import INDEX
+from serving.retrieval.places import IndexAddress, identify_index, read_address
 from serving.service.control import open_control
 
 
@@ -25,7 +26,7 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
         return _describe_served(config)
     return {
         "adapter": describe_planner(config) | describe_judge(config) if needs_revelator(config) else {},
-        "index": _describe_index(Path(config.index)) if needs_index(config) else {},
+        "index": identify_index(read_address(config.index)) if needs_index(config) else {},
         "generator": name_generator(config),
     }
 
@@ -54,11 +55,6 @@ def describe_judge(config: RunConfig) -> dict[str, str]:
     return {"judge": choose_adapter(config) if setting == "embedded" else str(setting)}
 
 
-def _describe_index(folder: Path) -> dict[str, Any]:
-    manifest = INDEX.read_manifest(folder)
-    return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
-
-
 def _describe_served(config: RunConfig) -> dict[str, Any]:
     """Asks the server for its version. Planner, index and reader are read in the run's home folder, where that is what
     the server serves: a server tells them to nobody."""
@@ -70,9 +66,16 @@ def _describe_served(config: RunConfig) -> dict[str, Any]:
     adapter = {"version": ", ".join(name_version(model["version"]) for model in models if model["name"] == REVELATOR)}
     if served is None:
         return {"adapter": adapter, "index": {}, "generator": f"that of {config.url}"}
-    folder = served.index or Path()
     return {
         "adapter": {"planner": str(served.planner)} if served.planner else adapter,
-        "index": _describe_index(folder) if (folder / "manifest.json").is_file() else {"folder": str(folder)},
+        "index": _identify_served(served.index or Path()),
         "generator": served.reader,
     }
+
+
+def _identify_served(address: IndexAddress) -> dict[str, Any]:
+    """Where the index of a server stands, and what it holds if it is there."""
+    try:
+        return identify_index(address)
+    except (ArtifactError, ServingError):
+        return {"folder": str(address)}

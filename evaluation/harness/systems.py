@@ -45,8 +45,9 @@ from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
 from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
-from serving.retrieval import Index, LocalRetriever
+from serving.retrieval import LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
+from serving.retrieval.places import open_index, read_address
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine
@@ -59,7 +60,7 @@ class SharedModels:
     """Indexes and engines that several runs share: each is opened once."""
 
     def __init__(self) -> None:
-        self.open_index = cache(Index.open)
+        self.open_index = cache(open_index)
         self.open_engine = cache(_open_engine)
 
 
@@ -131,7 +132,7 @@ def _open_services(
     if needs_index(config):
         chosen = config.ablation.operators
         settings = LogicalSettings(**chosen.model_dump() if chosen else {})
-        local = LocalRetriever(shared.open_index(Path(config.index)), settings)
+        local = LocalRetriever(shared.open_index(read_address(config.index)), settings)
         stack.callback(local.close)
         retriever = local
     judging = revelator

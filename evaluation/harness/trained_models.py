@@ -11,7 +11,7 @@ from evaluation.seen import TrainedModel, merge_models
 from serving.executor.judges import JudgeConfig
 from serving.knowledge.config import Text, read_sources
 from serving.models.adapters import find_adapter
-from serving.retrieval.index_folder import INDEX
+from serving.retrieval.places import IndexAddress, read_address, read_index_manifest, resolve_address
 
 
 def list_models(config: RunConfig) -> list[TrainedModel]:
@@ -50,20 +50,20 @@ def _list_encoders(config: RunConfig) -> list[str]:
     """The models that embed passages and questions, each once."""
     if ranking := config.system.ranking:
         return [ranking.model] if ranking.way != "random" else []
-    folders = [folder for folder in _list_indexes(config) if folder.is_dir()]
-    return sorted({str(INDEX.read_manifest(folder)["settings"]["model"]) for folder in folders} - {""})
+    there = [index for index in _list_indexes(config) if not isinstance(index, Path) or index.is_dir()]
+    return sorted({str(read_index_manifest(index)["settings"]["model"]) for index in there} - {""})
 
 
-def _list_indexes(config: RunConfig) -> list[Path]:
+def _list_indexes(config: RunConfig) -> list[IndexAddress]:
     """The indexes that a run searches: `index`, or those of the text sources that the executor asks."""
-    index, sources = Path(config.index), Path(config.sources)
+    index, sources = read_address(config.index), Path(config.sources)
     if not needs_index(config):
         return []
     if not config.sources or config.system.baseline:
         return [index]
     kept, named = config.ablation.sources, read_sources(sources).sources
     texts = [source for source in named if isinstance(source, Text) and (kept is None or source.name in kept)]
-    return [sources.parent / source.index if source.index else index for source in texts]
+    return [resolve_address(source.index, sources.parent) if source.index else index for source in texts]
 
 
 def list_compared_models(runs: Iterable[RunConfig]) -> list[TrainedModel]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from revelator import registry
 from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, EMBEDDED_READER, read_manifest
+from revelator.errors import ConfigError
 from revelator.registry import NAME, Version
 from serving.home.config import ServingConfig
 
@@ -40,7 +41,13 @@ class Parts:
         return {"url": self.url} if self.url else {NAME: str(self.version.version) if self.version else "base"}
 
     def list_artifacts(self) -> dict[str, str]:
-        found = {ADAPTER: self.adapter, INDEX: self.config.index if self.config else None}
+        index = self.config.index if self.config else None
+        if isinstance(index, str):
+            hint = (
+                "build one in a folder and name it with --index, or log the service that searches this one with --url"
+            )
+            raise ConfigError("a model packs the files of its index, and this one is in Milvus", where=index, hint=hint)
+        found = {ADAPTER: self.adapter, INDEX: index}
         return {name: str(path.resolve()) for name, path in found.items() if path}
 
     def describe(self) -> dict[str, Any]:

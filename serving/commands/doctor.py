@@ -44,6 +44,7 @@ EXTRAS = {  # what each extra lets one do
     "ray": "instruction sets on a cluster: `revelator data build --engine ray`",
     "gpu": "4-bit bases (QLoRA) on a GPU",
     "redact": "personal data in collected questions: `revelator data collect --redact`",
+    "milvus": "indexes in a collection of Milvus: `revelator index build --to milvus://…`",
 }
 CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
 ON_A_NODE = ("gpus", "cuda", "bitsandbytes", "faiss-gpu", "vllm", "triton")  # `--gpu`

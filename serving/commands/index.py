@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -17,8 +17,9 @@ from revelator.options import AS_JSON, PATH
 from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
+from serving.commands.model_options import INDEX_ADDRESS
 from serving.protocols import OWNER, Scope
-from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
+from serving.retrieval import IndexSettings, add_to_index, build_index, remove_from_index
 from serving.retrieval.build import has_changed, is_gone
 from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.index_folder import Kind
@@ -32,7 +33,12 @@ from serving.retrieval.logical_search import (
     search_logical,
     write_calibrations,
 )
+from serving.retrieval.places import IndexAddress, open_index, read_index_manifest
 
+OUT_HELP = (
+    "Folder of the index, where one that stands is replaced; or a collection of Milvus, milvus://HOST:19530/NAME or"
+    " milvus:FILE.db/NAME."
+)
 LISTED = 10  # files of a kind: those that were left out, or added
 
 
@@ -42,7 +48,7 @@ def make_choice(literal: Any) -> click.Choice:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=PATH)
-@click.option("--out", required=True, type=PATH, help="Folder of the index; one that stands there is replaced.")
+@click.option("--out", "--to", required=True, type=INDEX_ADDRESS, help=OUT_HELP)
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
 @click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
 @click.option("--embeddings", default="", metavar="URL", help="OpenAI-compatible endpoint that serves --model.")
@@ -63,7 +69,7 @@ def make_choice(literal: Any) -> click.Choice:
 )
 @click.option("--overlap", default=OVERLAP, show_default=True, type=click.IntRange(0), help="Of them, shared tokens.")
 @AS_JSON
-def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
+def build(files: tuple[Path, ...], out: IndexAddress, as_json: bool, **settings: Any) -> None:
     """Index files, and all files of folders, as passages.
 
     Documents (Markdown, text, HTML, PDF, DOCX, XLSX, PPTX, e-mails, reStructuredText, AsciiDoc, notebooks) are cut into
@@ -83,17 +89,18 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
       revelator index build big.parquet --kind hybrid --model minilm --faiss IVF4096,PQ48 --out runs/indexes/big
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
       revelator index build notes/ --kind hybrid --embeddings http://127.0.0.1:8000/v1 --model NAME --out runs/n
+      revelator index build notes/ --kind hybrid --model minilm --to milvus://127.0.0.1:19530/notes
     """
     chosen = IndexSettings(**settings)
     _make(out, as_json, lambda progress: build_index(files, out, chosen, progress=progress))
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("place", metavar="DIR", type=INDEX_ADDRESS)
 @click.argument("files", nargs=-1, required=True, type=PATH)
 @click.option("--sync", is_flag=True, help="Remove files that are gone from the folders that are named.")
 @AS_JSON
-def add(folder: Path, files: tuple[Path, ...], sync: bool, as_json: bool) -> None:
+def add(place: IndexAddress, files: tuple[Path, ...], sync: bool, as_json: bool) -> None:
     """Add files and folders to the index DIR; those in it that have changed are read anew.
 
     It says which files were added, have changed, were removed and are gone from where they were; with --json they are
@@ -107,8 +114,8 @@ def add(folder: Path, files: tuple[Path, ...], sync: bool, as_json: bool) -> Non
       revelator index add runs/indexes/mine handbook/ minutes-2026.pdf
       revelator index add runs/indexes/mine handbook/ --sync
     """
-    before = INDEX.read_manifest(folder)
-    _make(folder, as_json, lambda progress: add_to_index(files, folder, sync=sync, progress=progress), before)
+    before = read_index_manifest(place)
+    _make(place, as_json, lambda progress: add_to_index(files, place, sync=sync, progress=progress), before)
 
 
 def _compare(before: dict[str, Any], manifest: dict[str, Any]) -> dict[str, list[str]]:
@@ -138,10 +145,10 @@ def _list_notes(manifest: dict[str, Any], *, err: bool = False) -> None:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("place", metavar="DIR", type=INDEX_ADDRESS)
 @click.argument("names", nargs=-1, required=True)
 @AS_JSON
-def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
+def remove(place: IndexAddress, names: tuple[str, ...], as_json: bool) -> None:
     """Remove files from the index DIR by their NAMES there (`revelator index info`), or all below a folder's name. A
     service that searches it finds them no more from its next question on.
 
@@ -149,11 +156,11 @@ def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
     Example:
       revelator index remove runs/indexes/mine minutes-2024.pdf drafts
     """
-    _make(folder, as_json, lambda progress: remove_from_index(names, folder, progress=progress))
+    _make(place, as_json, lambda progress: remove_from_index(names, place, progress=progress))
 
 
 def _make(
-    out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]], before: dict[str, Any] | None = None
+    out: IndexAddress, as_json: bool, make: Callable[[Progress], dict[str, Any]], before: dict[str, Any] | None = None
 ) -> None:
     """Makes the index at `out`, and says what it holds now, and what differs from the manifest `before`."""
     started = time.perf_counter()
@@ -186,9 +193,9 @@ def _make(
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("place", metavar="DIR", type=INDEX_ADDRESS)
 @AS_JSON
-def info(folder: Path, as_json: bool) -> None:
+def info(place: IndexAddress, as_json: bool) -> None:
     """Say what an index holds and how it was built, and compare every file with its digest: those of the index itself,
     and those that it was built from, as far as they are where they were.
 
@@ -196,7 +203,7 @@ def info(folder: Path, as_json: bool) -> None:
     Example:
       revelator index info runs/indexes/wiki
     """
-    manifest = INDEX.read_manifest(folder, verify=True)
+    manifest = read_index_manifest(place, verify=True)
     corpora = manifest["corpora"]
     changes = {
         "changed": [corpus["name"] for corpus in corpora if has_changed(corpus["path"], corpus["sha256"])],
@@ -205,9 +212,8 @@ def info(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(manifest | changes, ensure_ascii=False))
         return
-    click.echo(
-        f"{_describe_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}"
-    )
+    size = [f"{sum(manifest['sizes'].values()):,} bytes"] if "sizes" in manifest else []
+    click.echo(", ".join([_describe_contents(manifest), *size, f"version {manifest['version']}"]))
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     if fields := manifest.get("fields"):
         click.echo(mask_controls("fields: " + ", ".join(f"{name} ({count:,})" for name, count in fields.items())))
@@ -219,7 +225,7 @@ def info(folder: Path, as_json: bool) -> None:
     _list_files(changes)
     click.echo("the index is as it was built" + ("" if any(changes.values()) else ", and so are the files"))
     if any(changes.values()):
-        click.echo(f"next: revelator index add {folder} FOLDER --sync")
+        click.echo(f"next: revelator index add {place} FOLDER --sync")
 
 
 def _describe_contents(manifest: dict[str, Any]) -> str:
@@ -235,7 +241,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("place", metavar="DIR", type=INDEX_ADDRESS)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
 @click.option("--where", default="", metavar="FILTER", help='Fields of the documents: year >= 2024 and team = "ops".')
@@ -249,7 +255,7 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 )
 @AS_JSON
 def search(
-    folder: Path,
+    place: IndexAddress,
     query: str,
     k: int,
     where: str,
@@ -272,12 +278,12 @@ def search(
     if not logic and how:
         raise click.UsageError("--set counts with --logic alone")
     settings = read_logical_options(how, "--set") or LogicalSettings()
-    opened, scope = Index.open(folder), Scope(where, OWNER.groups)
-    opened.columns.require_fields(scope)
+    opened, scope = open_index(place), Scope(where, OWNER.groups)
+    opened.require_fields(scope)
     warnings, scored = None, None
-    passages: list[Passage]
+    passages: Sequence[Passage]
     if not logic:
-        passages = opened.search(query, k, scope)
+        [passages] = opened.search_many([query], k, scope)
     else:
         parsed = language.parse(query)
         passages = found = search_logical(opened, parsed, k, settings, scope)
@@ -291,7 +297,7 @@ def search(
 
 
 def _print(
-    passages: list[Passage], warnings: list[dict[str, str]] | None, scored: tuple[int, int] | None, as_json: bool
+    passages: Sequence[Passage], warnings: list[dict[str, str]] | None, scored: tuple[int, int] | None, as_json: bool
 ) -> None:
     """`warnings` are those about a logical query, which `scored` so many passages of so many; None for words."""
     for warning in warnings or ():
@@ -317,12 +323,12 @@ def _fit_line(text: str) -> str:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=PATH)
+@click.argument("place", metavar="DIR", type=INDEX_ADDRESS)
 @click.argument("labels", metavar="LABELS", type=PATH)
 @click.option("--out", required=True, type=PATH, help="File of the calibrations.")
 @click.option("--source", type=make_choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
 @AS_JSON
-def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
+def calibrate(place: IndexAddress, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
     """Fit how likely a passage is about a term, from its score and LABELS.
 
     A row of LABELS says whether a passage of the index is about a term: {"term": "gene therapy", "passage": "its id",
@@ -335,7 +341,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --set calibration=fitted.json
     """
     rows = read_labels(labels)
-    fitted = fit_calibrations(Index.open(folder), rows, source)
+    fitted = fit_calibrations(open_index(place), rows, source)
     described = write_calibrations(out, fitted)
     relevant = sum(row.relevant for row in rows)
     if as_json:
@@ -347,7 +353,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
     click.echo(
         f"{_describe_calibration(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)"
     )
-    click.echo(f"next: revelator index search {folder} --logic '…' --set calibration={out}")
+    click.echo(f"next: revelator index search {place} --logic '…' --set calibration={out}")
 
 
 def _describe_calibration(calibration: ScoreCalibration) -> str:

@@ -14,7 +14,8 @@ import click
 
 from revelator.channels import AUTHORIZATION, TOKEN, Tls, read_token
 from revelator.errors import ConfigError, Unavailable
-from revelator.options import HOME, PATH
+from revelator.options import HOME
+from serving.commands.model_options import INDEX_ADDRESS
 from serving.home.running import find_running_server
 
 if TYPE_CHECKING:
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
     from serving.home.config import ServingConfig
+    from serving.retrieval.places import IndexAddress
 
 
 @click.command()
 @click.argument("address", metavar="[HOST:PORT]", required=False)
-@click.option("--index", type=PATH, help="Search this index in a process of its own, without a running service.")
+@click.option(
+    "--index", type=INDEX_ADDRESS, help="Search this index in a process of its own, without a running service."
+)
 @HOME
-def mcp(address: str | None, index: Path | None, home: Path) -> None:
+def mcp(address: str | None, index: IndexAddress | None, home: Path) -> None:
     """Give an agent the tools ask, plan, check, run_plan and search, by the Model Context Protocol on stdio.
 
     The agent's program starts this command. It passes everything on to a running service: that of --home, or the one
@@ -61,7 +65,7 @@ async def _serve(opening: AbstractAsyncContextManager[Server[Any]]) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-def _configure(home: Path, index: Path) -> ServingConfig:
+def _configure(home: Path, index: IndexAddress) -> ServingConfig:
     """What the home folder's file says, with this index; where nothing was deployed, the embedded base is released."""
     from serving.deploy.deploy import release_embedded_base
     from serving.home.config import read_settings

@@ -1,19 +1,36 @@
-"""The options of commands in which language models at endpoints can plan, and judge documents."""
+"""Options that several commands share: the place of an index, and which language models at endpoints plan and judge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from revelator.config import check_config
 from revelator.errors import ConfigError
+from revelator.options import PATH
 from serving.protocols import PLANNER_PROMPTS
 
 if TYPE_CHECKING:
     from serving.executor.judges import JudgeSetting
     from serving.models.endpoint_revelator import PlannerConfig
+
+
+class _IndexAddress(click.ParamType):
+    """A folder, or the address of a collection of Milvus."""
+
+    name = "DIR|milvus:…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from serving.retrieval.places import read_address
+
+        PATH.convert(value, param, ctx)  # refuses an empty one
+        return value if isinstance(value, Path) else read_address(value)
+
+
+INDEX_ADDRESS = _IndexAddress()
 
 
 def planner_options(help: str, metavar: str = "URL") -> Callable[[Any], Any]:

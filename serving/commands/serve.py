@@ -18,7 +18,8 @@ from revelator import spans
 from revelator.config import check_config
 from revelator.errors import ConfigError
 from revelator.limits import Limits
-from revelator.options import HOME, PATH
+from revelator.options import HOME
+from serving.commands.model_options import INDEX_ADDRESS
 
 if TYPE_CHECKING:
     from serving.home.config import ServiceFile, ServingConfig
@@ -41,7 +42,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True
 @click.option(
     "--config", "file", type=FILE, help="Settings (default: serving.yaml in the home folder, if it is there)."
 )
-@click.option("--index", type=PATH, help="Index to search (default: the only one in the home folder).")
+@click.option("--index", type=INDEX_ADDRESS, help="Index to search (default: the only one in the home folder).")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option("--host", help="IP address to listen on (default: 127.0.0.1).")
@@ -169,7 +170,7 @@ def _serve(home: Path, settings: ServiceFile, config: ServingConfig, exposure: E
         for line in describe_settings(home, config, pace):
             click.echo(line)
         for name, retriever in questions.indexes.items():
-            click.echo(f"search  {name}: version {retriever.index.version} of {retriever.index.folder}")
+            click.echo(f"search  {name}: version {retriever.index.version} of {retriever.index.where}")
         for line in questions.describe_host():
             click.echo(line)
         click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}")

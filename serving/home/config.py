@@ -16,6 +16,7 @@ from serving.executor.judges import JudgeSetting
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, Writing
 from serving.retrieval.logical_search import LogicalSettings
+from serving.retrieval.places import IndexAddress
 
 SERVING_FILE = "serving.json"
 SETTINGS_FILE = "serving.yaml"
@@ -29,7 +30,7 @@ class ServingSettings(Strict):
     `timeout` holds for planner, judge and reader alike, retries included. Without one, a call may take what is left of
     its question's deadline."""
 
-    index: Path | None = None  # the one that is searched; none: the only one in the home folder
+    index: IndexAddress | None = None  # the one that is searched; none: the only one in the home folder
     generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release

@@ -10,6 +10,7 @@ from revelator.errors import ConfigError
 from serving.home.config import ServingConfig, read_serving
 from serving.home.versions import ADAPTER, version_folder
 from serving.models.releases import VersionContents, read_release
+from serving.retrieval.places import IndexAddress, resolve_address
 
 
 def configure(home: Path, **given: Any) -> ServingConfig:
@@ -36,7 +37,7 @@ def configure(home: Path, **given: Any) -> ServingConfig:
     return config
 
 
-def _choose_index(home: Path, given: Path | None) -> Path:
+def _choose_index(home: Path, given: IndexAddress | None) -> IndexAddress:
     """The index that is given, else the only one below the home folder."""
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = given or (below[0] if len(below) == 1 else None)
@@ -46,9 +47,9 @@ def _choose_index(home: Path, given: Path | None) -> Path:
         if not below:
             hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
         raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
-    if not (folder / "manifest.json").is_file():
+    if isinstance(folder, Path) and not (folder / "manifest.json").is_file():
         raise ConfigError("not an index: it has no manifest.json", where=str(folder), hint="give another: --index DIR")
-    return folder.absolute()  # a link is followed when it is read: it may lead elsewhere by then
+    return resolve_address(folder)
 
 
 def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:

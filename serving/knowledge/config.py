@@ -33,8 +33,9 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, GraphVo
 from serving.knowledge.text_source import TextSource
 from serving.knowledge.web import WebSource
 from serving.protocols import Generator, Retriever, Revelator
-from serving.retrieval import Index, LocalRetriever
+from serving.retrieval import LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
+from serving.retrieval.places import IndexAddress, open_index, resolve_address
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -62,7 +63,7 @@ class SourceDescription(Strict):
 class Text(SourceDescription):
     kind: Literal["text"]
     name: Name = "text"
-    index: Path | None = None  # None: the retriever that is served
+    index: IndexAddress | None = None  # None: the retriever that is served
     logical: LogicalSettings | None = None  # of `index`: how its logical queries are run
     timeout: Seconds = 10.0
 
@@ -132,7 +133,7 @@ def _open(settings: Text | GraphConfig | Sparql | Web, base: Path, retriever: Re
     match settings:
         case Text():
             if settings.index is not None:
-                index = Index.open(base / settings.index)
+                index = open_index(resolve_address(settings.index, base))
                 retriever = LocalRetriever(index, (settings.logical or LogicalSettings()).resolve(base))
             elif settings.logical:
                 hint = "say it when it is served: `logic:` in serving.yaml"

@@ -15,6 +15,7 @@ Where an index stands already, the passages and vectors of files that have not c
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,14 +30,17 @@ from rich.progress import Progress
 
 from revelator.errors import ArtifactError, DataError
 from revelator.files import lock_work_folder, stage_folder
+from revelator.trace import Passage
 from serving.retrieval import bm25, columns, dense
 from serving.retrieval.corpora import ROWS, ReadPassage, find_files, is_document, read_corpus
 from serving.retrieval.documents import DOCUMENTS, PartlyRead
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
 from serving.retrieval.fields import derive_fields, digest_source
 from serving.retrieval.index import Index
-from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
+from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, read_settings, write_passages, write_shard
+from serving.retrieval.milvus_collection import MilvusAddress
 from serving.retrieval.neighbours import check_factory
+from serving.retrieval.places import IndexAddress, read_index_manifest
 from serving.retrieval.words import hash_word
 
 SHARD = 20_000  # passages
@@ -48,8 +52,8 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `path` is absolute. `read` gives its passages; `vectors` has one row a passage. `note` says what of the file
-    could not be read, if it was read before. A broken file ends the build if
+    `path` is absolute. `read` gives its passages; `ids` only their ids, where that is less work; `vectors` has one row
+    a passage. `note` says what of the file could not be read, if it was read before. A broken file ends the build if
     it `must_be_whole`, and is left out otherwise."""
 
     name: str
@@ -59,26 +63,28 @@ class Part:
     vectors: np.ndarray | None = None
     note: str = ""
     must_be_whole: bool = False
+    ids: Callable[[], Iterator[str]] | None = None
 
 
 def build_index(
     paths: Sequence[Path],
-    out: Path,
+    out: IndexAddress,
     settings: IndexSettings = _DEFAULTS,
     *,
     progress: Progress | None = None,
     shard_size: int | None = None,
 ) -> dict[str, Any]:
-    """Indexes files and folders into the folder `out`, whole or not at all, and returns its manifest.
+    """Indexes files and folders into the folder `out`, whole or not at all, or into a collection, and returns its
+    manifest.
 
     The same files and settings give the same index; a build that was killed goes on from its last whole shard. What has
     not changed since the index that stands at `out` was built with these settings is taken from there. Raises DataError
     for a broken row, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is not an
     index, and when the model cannot be read; ConfigError while another process builds there.
     """
-    build = _Build(out, settings, progress, shard_size)
+    build = _start_build(out, settings, progress, shard_size)
     build.old = build.old if build.knows_fields else {}
-    files, left = find_files(paths, out)
+    files, left = find_files(paths, build.folder)
     digests = _take_digests(files, paths, left)
     if not digests:
         hint = f"read are {', '.join((*DOCUMENTS, *ROWS))}"
@@ -87,13 +93,13 @@ def build_index(
 
 
 def add_to_index(
-    paths: Sequence[Path], out: Path, *, sync: bool = False, progress: Progress | None = None
+    paths: Sequence[Path], out: IndexAddress, *, sync: bool = False, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would. What the index
     holds already under another name is left out. With `sync`, files that are gone from the folders are removed. Returns
     the manifest, which has the version that it had if nothing has changed."""
     build = _open_build(out, progress)
-    files, left = find_files(paths, out)
+    files, left = find_files(paths, build.folder)
     digests = _take_digests(files, paths, left)
     folders = [path.absolute() for path in paths]
     if sync:
@@ -123,7 +129,7 @@ def _take_digests(files: Mapping[str, Path], given: Sequence[Path], left: dict[s
     return digests
 
 
-def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+def remove_from_index(names: Sequence[str], out: IndexAddress, *, progress: Progress | None = None) -> dict[str, Any]:
     """Removes files, by their names in the index, or all below a folder's name."""
     build = _open_build(out, progress)
     kept = dict(build.old)
@@ -149,55 +155,65 @@ def has_changed(path: str, sha256: str) -> bool:
     return not is_gone(path) and digest_source(Path(path)) != sha256
 
 
-def _open_build(out: Path, progress: Progress | None) -> _Build:
+def _open_build(out: IndexAddress, progress: Progress | None) -> Build:
     """A build over the index at `out`, as it was built before."""
-    settings = Index.open(out).settings
-    INDEX.read_manifest(out, verify=True)
-    build = _Build(out, settings, progress)
+    verify = isinstance(out, Path)  # a change of a collection that was cut short goes on
+    build = _start_build(out, read_settings(read_index_manifest(out, verify=verify)), progress)
     if not build.old:
         hint = "build the index anew"
         raise ArtifactError("it cannot be changed: another model or version built it", where=str(out), hint=hint)
     return build
 
 
-class _Build:
-    """A build into the folder `out`; `old` are the parts by name of the index that stands there, none where it was
-    built otherwise, or cannot be read. It `knows_fields` unless an earlier version built it: then a file that is named
-    is read anew."""
+def _start_build(
+    out: IndexAddress, settings: IndexSettings, progress: Progress | None, shard_size: int | None = None
+) -> Build:
+    if isinstance(out, Path):
+        return FolderBuild(out, settings, progress, shard_size)
+    from serving.retrieval.milvus_build import MilvusBuild
 
-    def __init__(
-        self, out: Path, settings: IndexSettings, progress: Progress | None, shard_size: int | None = None
-    ) -> None:
-        self.out = out
+    return MilvusBuild(MilvusAddress.read(out), settings, progress)
+
+
+class Build(ABC):
+    """A change of the index at `folder`, or at an address whose engine has its files there. `old` are the parts by name
+    of the index that stands there, none where it was built otherwise, or cannot be read. It `knows_fields` unless an
+    earlier version built it: then a file that is named is read anew."""
+
+    format: str
+
+    def __init__(self, folder: Path, settings: IndexSettings, progress: Progress | None) -> None:
+        self.folder = folder
         self.settings = settings
         self.progress = progress or Progress(disable=True)
         self.encoder = open_embedder(settings) if settings.dense else None
-        if self.encoder and settings.faiss:
-            check_factory(settings.faiss, self.encoder.dimensions)
-        self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
         self.unread: dict[str, str] = {}  # why the build of the index that stands there left files out, by name
         self.knows_fields = True
         self.old = self._open_old()
 
-    def _open_old(self) -> dict[str, Part]:
-        try:
-            old = Index.open(self.out)
-            INDEX.read_manifest(self.out, verify=True)  # a damaged passage would be in the new index as a whole one
-        except (ArtifactError, OSError):
+    @abstractmethod
+    def _open_old(self) -> dict[str, Part]: ...
+
+    @abstractmethod
+    def _check_place(self) -> dict[str, Any]:
+        """The manifest of what is replaced, {} where nothing stands. Raises ConfigError where something else does."""
+
+    @abstractmethod
+    def _store(
+        self, plan: Mapping[str, Any], parts: Sequence[Part], counts: Mapping[str, int], version: int
+    ) -> dict[str, Any]:
+        """Writes what is planned, and returns its manifest."""
+
+    def describe_model(self) -> dict[str, Any]:
+        """What the manifest says of the model that makes the vectors."""
+        assert self.encoder
+        return {"name": self.encoder.name, "digest": self.encoder.digest, "dimensions": self.encoder.dimensions}
+
+    def describe_probe(self) -> dict[str, Any]:
+        """The vector by which a model at an endpoint is known again."""
+        if self.encoder is None or self.encoder.probe is None:
             return {}
-        if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
-            return {}
-        self.unread = old.manifest["unread"]
-        self.knows_fields = "fields" in old.manifest
-        parts, first = {}, 0
-        for corpus in old.manifest["corpora"]:
-            places = range(first, first := first + corpus["passages"])
-            read = partial(_read_old, old, places, str(self.out), corpus["name"])
-            vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
-            parts[corpus["name"]] = Part(
-                corpus["name"], corpus["path"], corpus["sha256"], read, vectors, corpus.get("note", "")
-            )
-        return parts
+        return {"probe": [round(float(number), 5) for number in self.encoder.probe]}
 
     def open_parts(
         self, files: Mapping[str, Path], digests: Mapping[str, str], given: Sequence[Path]
@@ -208,7 +224,7 @@ class _Build:
         parts, named = {}, set(given)
         for name, digest in digests.items():
             path = files[name]
-            new = Part(name, str(path.absolute()), digest, partial(_read_file, path, name, self.settings))
+            new = Part(name, str(path.absolute()), digest, partial(read_file, path, name, self.settings))
             known = self.old.get(name)
             if known and known.sha256 == new.sha256 and self.knows_fields:
                 parts[name] = replace(known, path=new.path)
@@ -223,7 +239,7 @@ class _Build:
 
         With `folders`, the index that stands there is changed by what they hold: files that were left out before stay
         named, and nothing is written if all is as it was."""
-        before = INDEX.check_place(self.out)
+        before = self._check_place()
         counts, unread, notes = _survey(list(parts.values()), self.progress)
         unread |= left
         if folders is not None:
@@ -234,21 +250,16 @@ class _Build:
             | ({"note": notes[part.name]} if notes[part.name] else {})
             for part in read
         ]
-        plan: dict[str, Any] = {"format": INDEX.format, "count": sum(counts.values()), "corpora": corpora}
+        plan: dict[str, Any] = {"format": self.format, "count": sum(counts.values()), "corpora": corpora}
         plan |= {"settings": asdict(self.settings), "unread": dict(sorted(unread.items()))}
-        if encoder := self.encoder:
-            plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
+        if self.encoder:
+            plan["model"] = self.describe_model()
         is_same = "fields" in before and all(before.get(name) == value for name, value in plan.items())
         if folders is not None and is_same:
             return before
-        resumed = plan | {"shard": self.shard_size, "spellings": True, "fields": True}
-        version = 1 + before.get("version", 0)
-        with lock_work_folder(self.out, resumed, "*.npz", "building this index") as work:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PartlyRead)  # said already, when the files were read first
-                shards = self._write_shards(work, read, counts)
-            with stage_folder(self.out) as stage:
-                return INDEX.write_manifest(stage, plan | self._merge(stage, shards) | {"version": version})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartlyRead)  # said already, when the files were read first
+            return self._store(plan, read, counts, 1 + before.get("version", 0))
 
     def _name_unread(self, unread: dict[str, str], read: set[str], folders: Sequence[Path]) -> dict[str, str]:
         """`unread`, and what was left out before of what is still there; a file keeps the name that it had."""
@@ -263,6 +274,52 @@ class _Build:
             named[name] = named.pop(again, reason)
         return named
 
+
+class FolderBuild(Build):
+    """A build into a folder."""
+
+    format = INDEX.format
+
+    def __init__(
+        self, folder: Path, settings: IndexSettings, progress: Progress | None, shard_size: int | None = None
+    ) -> None:
+        super().__init__(folder, settings, progress)
+        if self.encoder and settings.faiss:
+            check_factory(settings.faiss, self.encoder.dimensions)
+        self.shard_size = shard_size or (DENSE_SHARD if self.encoder else SHARD)
+
+    def _open_old(self) -> dict[str, Part]:
+        try:
+            old = Index.open(self.folder)
+            INDEX.read_manifest(self.folder, verify=True)  # a damaged passage would be in the new index as a whole one
+        except (ArtifactError, OSError):
+            return {}
+        if old.settings != self.settings or (self.encoder and not is_made_by(old.manifest, self.encoder)):
+            return {}
+        self.unread = old.manifest["unread"]
+        self.knows_fields = "fields" in old.manifest
+        parts, first = {}, 0
+        for corpus in old.manifest["corpora"]:
+            places = range(first, first := first + corpus["passages"])
+            read = partial(_read_old, old, places, str(self.folder), corpus["name"])
+            vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
+            parts[corpus["name"]] = Part(
+                corpus["name"], corpus["path"], corpus["sha256"], read, vectors, corpus.get("note", "")
+            )
+        return parts
+
+    def _check_place(self) -> dict[str, Any]:
+        return INDEX.check_place(self.folder)
+
+    def _store(
+        self, plan: Mapping[str, Any], parts: Sequence[Part], counts: Mapping[str, int], version: int
+    ) -> dict[str, Any]:
+        resumed = {**plan, "shard": self.shard_size, "spellings": True, "fields": True}
+        with lock_work_folder(self.folder, resumed, "*.npz", "building this index") as work:
+            shards = self._write_shards(work, parts, counts)
+            with stage_folder(self.folder) as stage:
+                return INDEX.write_manifest(stage, {**plan, **self._merge(stage, shards), "version": version})
+
     def _write_shards(self, work: Path, parts: Sequence[Part], counts: Mapping[str, int]) -> list[Shard]:
         """All shards in order; those that are there already, and whole, are kept. `counts` are passages by part."""
         count = sum(counts.values())
@@ -273,7 +330,7 @@ class _Build:
             here = list(islice(passages, self.shard_size))
             shard = Shard(work / f"{number:06}.npz")
             if not shard.is_whole():
-                vectors = _embed(here, self.encoder) if self.encoder else None
+                vectors = embed([(one.passage, vector) for one, vector in here], self.encoder) if self.encoder else None
                 passages_here, fields = [one.passage for one, _ in here], [one.fields for one, _ in here]
                 write_shard(shard.path, passages_here, fields, self.settings, vectors)
             shards.append(shard)
@@ -297,8 +354,7 @@ class _Build:
                 lambda done, count: self.progress.update(indexing, completed=done, total=count),
             )
             self.progress.update(indexing, total=1, completed=1)
-            if self.encoder.probe is not None:
-                more["probe"] = [round(float(number), 5) for number in self.encoder.probe]
+            more |= self.describe_probe()
         self.progress.update(task, total=1, completed=1)
         return more
 
@@ -309,7 +365,7 @@ def _read_old(index: Index, places: range, where: str, name: str) -> Iterator[Re
         yield ReadPassage(where, passage, {**derive_fields(name, passage), **index.columns.read(place)})
 
 
-def _read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[ReadPassage]:
+def read_file(path: Path, name: str, settings: IndexSettings) -> Iterator[ReadPassage]:
     return read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap)
 
 
@@ -328,7 +384,7 @@ def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], 
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", PartlyRead)
-                seen.extend(hash_word(one.passage.id) for one in part.read())
+                seen.extend(map(hash_word, part.ids() if part.ids else (one.passage.id for one in part.read())))
             notes[part.name] = "; ".join(
                 [part.note] * bool(part.note) + [str(each.message) for each in said if each.category is PartlyRead]
             )
@@ -372,7 +428,8 @@ def _read_passages(parts: Sequence[Part], counts: Mapping[str, int]) -> Iterator
             raise DataError("it changed while it was read", where=part.path, hint="build the index again")
 
 
-def _embed(passages: Sequence[tuple[ReadPassage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:
-    new = [f"{one.passage.title}\n{one.passage.text}".strip() for one, vector in passages if vector is None]
+def embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Embedder) -> np.ndarray:
+    """A vector for each passage: the one that it has, or a new one."""
+    new = [f"{passage.title}\n{passage.text}".strip() for passage, vector in passages if vector is None]
     made = iter(encoder.encode_documents(new) if new else ())
     return np.stack([next(made) if vector is None else vector for _, vector in passages])

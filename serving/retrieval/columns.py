@@ -106,16 +106,16 @@ class Columns:
     def find_readable(self, groups: frozenset[str] | None) -> np.ndarray | None:
         """Which passages somebody of these groups may read, None where it is all of them. `groups` None: whoever owns
         the index."""
-        return _remember(self._readable, groups, self._find_readable)
+        return remember(self._readable, groups, self._find_readable)
 
     def list_fields(self, groups: frozenset[str] | None) -> dict[str, list[Kind]]:
         """The fields, and the kinds of their values, of the documents that somebody of these groups may read."""
-        return _remember(self._fields, groups, self._list_fields)
+        return remember(self._fields, groups, self._list_fields)
 
     def open_view(self, scope: Scope) -> View:
         """What a search within the scope may find; fields that no passage has are no fault. Raises InvalidRequest for
         a filter that cannot be read."""
-        return _remember(self._views, scope, self._open_view)
+        return remember(self._views, scope, self._open_view)
 
     def _find_readable(self, groups: frozenset[str] | None) -> np.ndarray | None:
         if groups is None or ALLOWED not in self._values:
@@ -168,7 +168,7 @@ def require_fields(scope: Scope, known: Mapping[str, Collection[Kind]]) -> None:
         check_filter(condition, known)
 
 
-def _remember(kept: dict[Key, Made], key: Key, make: Callable[[Key], Made]) -> Made:
+def remember(kept: dict[Key, Made], key: Key, make: Callable[[Key], Made]) -> Made:
     """What was made for a key, or is made now. No `lru_cache`: of a bound method it would keep a generation in memory
     that nobody searches any more."""
     try:

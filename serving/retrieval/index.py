@@ -6,8 +6,8 @@ A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clark
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from revelator.errors import ArtifactError, InvalidRequest, Unavailable
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest, Unavailable
 from revelator.folders import MANIFEST, digest_manifest
 from revelator.trace import Passage
 from serving.protocols import PUBLIC, PassagePlace, Scope, SearchResult
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.columns import Columns
-from serving.retrieval.dense import Vectors, find_best
+from serving.retrieval.dense import Vectors, compute_products, find_best
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
-from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
+from serving.retrieval.index_folder import INDEX, PassageStore, read_settings
 
 RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
@@ -70,8 +70,7 @@ class Index:
         self.manifest = manifest
         self.stamp = stamp
         self.device = device
-        names = {field.name for field in fields(IndexSettings)}
-        self.settings = IndexSettings(**{k: v for k, v in manifest["settings"].items() if k in names})
+        self.settings = read_settings(manifest)
         self.passages = PassageStore(folder)
         self.columns = Columns(folder, len(self.passages))
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
@@ -107,6 +106,15 @@ class Index:
             is_same = index.settings == self.settings and is_made_by(index.manifest, self.encoder)
             index.encoder = self.encoder if is_same else index.encoder
         return index
+
+    @property
+    def where(self) -> str:
+        """Where it stands, as people are told."""
+        return str(self.folder)
+
+    def read_stamp(self) -> Stamp:
+        """What differs from `stamp` as soon as another generation may stand there; found without waiting."""
+        return read_stamp(self.folder)
 
     @property
     def version(self) -> int:
@@ -152,19 +160,86 @@ class Index:
         """
         return self.search_many([query], k, scope)[0]
 
-    def search_many(self, queries: Sequence[str], k: int, scope: Scope = PUBLIC) -> list[list[Passage]]:
+    def search_many(self, queries: Sequence[str], k: int, scope: Scope = PUBLIC) -> list[SearchResult]:
         """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
-        in one call. The lists are `serving.protocols.SearchResult`."""
+        in one call. Raises Unavailable for an index that was written over."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
+        self.require_whole()
         view = self.columns.open_view(scope)
         respelled = [self.bm25.respell(query, view.readable) if self.bm25 else {} for query in queries]
         words = [" ".join([query, *chain(*near.values())]) for query, near in zip(queries, respelled, strict=True)]
         ranked = zip(self._rank(queries, words, k, view.found), respelled, strict=True)
         return [SearchResult(self.read_passages(scores, places), near) for (scores, places), near in ranked]
 
-    def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
-        """The passages at `places` with their scores."""
+    def find_candidates(
+        self, terms: Sequence[str], vectors: np.ndarray | None, sparse: bool, depth: int, scope: Scope = PUBLIC
+    ) -> np.ndarray | None:
+        """The positions, in order, of the `depth` best passages of the scope for one of the terms: by its vector, and
+        with `sparse` by BM25; or of all passages of the scope. None where all passages are compared. Raises Unavailable
+        for an index that was written over."""
+        self.require_whole()
+        among = self.columns.open_view(scope).found
+        if vectors is None or self.vectors is None or self.vectors.is_exact or (among is not None and not among.any()):
+            return None if among is None else np.flatnonzero(among)
+        near = self.vectors.search(vectors, depth, among)[1]
+        found = [near[near >= 0]]
+        if sparse and self.bm25:
+            found += [self._rank_sparse(term, depth, among)[1] for term in terms]
+        return np.unique(np.concatenate(found))
+
+    def score_terms(
+        self,
+        terms: Sequence[str],
+        vectors: np.ndarray | None,
+        sparse: bool,
+        places: np.ndarray | None,
+        scope: Scope = PUBLIC,
+    ) -> list[np.ndarray]:
+        """The score of each term for the passages at `places`, or for all: its vector's cosine, with `sparse` BM25 over
+        the term's best score in the scope, or with both their mean."""
+        cosines: np.ndarray | None = None
+        if vectors is not None:
+            matrix = self.require_vectors().matrix
+            cosines = compute_products(matrix if places is None else matrix[places], vectors)
+            if not sparse:
+                return list(cosines)
+        found = []
+        for number, term in enumerate(terms):
+            own = self.score_words(term, scope)
+            own = own if places is None else own[places]
+            found.append(own if cosines is None else (cosines[number] + own) / 2)
+        return found
+
+    def score_words(self, term: str, scope: Scope = PUBLIC) -> np.ndarray:
+        """BM25 of a term's words over the term's best score in the scope, in [0, 1], for every passage; 0 outside."""
+        if self.bm25 is None:
+            raise ConfigError("this index holds no BM25 scores", where=self.where, hint="build it with --kind hybrid")
+        scores, among = self.bm25.score(term), self.columns.open_view(scope).found
+        scores = scores if among is None else np.where(among, scores, 0)
+        return scores / max(float(scores.max(initial=0)), 1e-9)
+
+    def require_vectors(self) -> Vectors:
+        if self.vectors is None:
+            raise ConfigError("this index holds no vectors", where=self.where, hint="build it with --kind dense")
+        return self.vectors
+
+    def find_places(self, ids: Collection[str]) -> dict[str, Any]:
+        """The position of each passage, of those that the index holds: one reading of the store."""
+        found = ((self.passages[place].id, place) for place in range(len(self)))
+        return {id: place for id, place in found if id in ids}
+
+    def count_found(self, scope: Scope = PUBLIC) -> int:
+        """How many passages the scope has."""
+        among = self.columns.open_view(scope).found
+        return len(self) if among is None else int(np.count_nonzero(among))
+
+    def require_fields(self, scope: Scope) -> None:
+        """Raises InvalidRequest for a filter that names a field or a kind of value that the caller's documents lack."""
+        self.columns.require_fields(scope)
+
+    def read_passages(self, scores: np.ndarray, places: np.ndarray, scope: Scope = PUBLIC) -> list[Passage]:
+        """The passages at `places`, which are of the scope, with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
     def describe(self, scope: Scope = PUBLIC) -> dict[str, Any]:

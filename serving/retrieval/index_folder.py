@@ -12,11 +12,11 @@ import io
 import json
 import mmap
 import zipfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -73,6 +73,12 @@ class IndexSettings:
     @property
     def sparse(self) -> bool:
         return self.kind != "dense"
+
+
+def read_settings(manifest: Mapping[str, Any]) -> IndexSettings:
+    """The settings that an index was built with; those that an earlier version had are passed over."""
+    names = {field.name for field in fields(IndexSettings)}
+    return IndexSettings(**{name: value for name, value in manifest["settings"].items() if name in names})
 
 
 def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:

@@ -29,12 +29,12 @@ from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import And, Not, Query, Term, move_negations_inwards
 from revelator.scores import fit_logistic
-from serving.protocols import PUBLIC, Scope, SearchResult
-from serving.retrieval.dense import compute_products, find_best
-from serving.retrieval.index import Index
+from serving.protocols import OWNER, PUBLIC, Scope, SearchResult
+from serving.retrieval.dense import find_best
+from serving.retrieval.engine import SearchIndex
 
+CANDIDATES = 1_000  # passages a term that are scored where an index does not compare with all
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
-CANDIDATES = 1_000  # passages a term that are scored where an index is approximate
 SMALLEST = 1e-3  # under 1/x, what a score of 0 counts as
 LABEL = 'each line is one JSON object: {"term": "gene therapy", "passage": "its id", "relevant": true}'
 Source = Literal["dense", "bm25", "both"]
@@ -177,26 +177,18 @@ def read_logical_options(options: Sequence[str], option: str = "--logic") -> Log
 
 
 def search_logical(
-    index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS, scope: Scope = PUBLIC
+    index: SearchIndex, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS, scope: Scope = PUBLIC
 ) -> SearchResult:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
-    among = index.columns.open_view(scope).found
-    scores, places, scored = rank_logical(index, query, k, settings, among)
-    return SearchResult(
-        index.read_passages(scores, places),
-        scored=(scored, len(index) if among is None else int(np.count_nonzero(among))),
-    )
+    scores, places, scored = rank_logical(index, query, k, settings, scope)
+    return SearchResult(index.read_passages(scores, places, scope), scored=(scored, index.count_found(scope)))
 
 
 def rank_logical(
-    index: Index,
-    query: Query | str,
-    k: int,
-    settings: LogicalSettings = _DEFAULTS,
-    among: np.ndarray | None = None,
+    index: SearchIndex, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS, scope: Scope = PUBLIC
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """(scores, positions) of the `k` best passages, and how many were scored, `among` those of a mask: the others count
-    for nothing. One of score 0 holds nothing that was asked for, and is not found.
+    """(scores, places) of the `k` best passages of the scope, and how many were scored: the others count for nothing.
+    One of score 0 holds nothing that was asked for, and is not found.
 
     Raises ExpressionError, InvalidRequest, ConfigError."""
     query = read_query(query)
@@ -204,54 +196,31 @@ def rank_logical(
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = choose_source(index, settings)
     terms = logic.list_terms(query)
-    cosines, candidates = None, None if among is None else np.flatnonzero(among)
+    vectors, sparse = embed_terms(index, terms, source), source != "dense"
+    candidates = index.find_candidates(terms, vectors, sparse, CANDIDATES, scope)
     if candidates is not None and not len(candidates):
         return np.empty(0), candidates, 0
-    if source != "bm25":
-        vectors, matrix = embed_terms(index, terms)
-        candidates = _find_candidates(index, terms, vectors, source, among)
-        cosines = compute_products(matrix if candidates is None else matrix[candidates], vectors)
-    scores = {}
-    for i, term in enumerate(terms):
-        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, candidates, among)
-        scores[term] = _calibrate(term, raw, settings)
+    raw = index.score_terms(terms, vectors, sparse, candidates, scope)
+    scores = {term: _calibrate(term, own, settings) for term, own in zip(terms, raw, strict=True)}
     total = compose(query, scores, settings)
-    chosen = find_best(total, k)
+    chosen = find_best(total, k) if len(total) else np.empty(0, np.int64)
     chosen = chosen[total[chosen] > 0]
     return total[chosen], chosen if candidates is None else candidates[chosen], len(total)
 
 
-def _find_candidates(
-    index: Index, terms: Sequence[str], vectors: np.ndarray, source: Source, among: np.ndarray | None
-) -> np.ndarray | None:
-    """The positions that a search for one of the terms brings, in order, `among` those of a mask; None where all
-    passages are compared."""
-    assert index.vectors
-    if index.vectors.is_exact:
-        return None if among is None else np.flatnonzero(among)
-    near = index.vectors.search(vectors, CANDIDATES, among)[1]
-    found = [near[near >= 0]]
-    if source == "both" and index.bm25:
-        for scores in map(index.bm25.score, terms):
-            scores = scores if among is None else np.where(among, scores, 0)
-            best = find_best(scores, CANDIDATES)
-            found.append(best[scores[best] > 0])
-    return np.unique(np.concatenate(found))
-
-
-def choose_source(index: Index, settings: LogicalSettings = _DEFAULTS) -> Source:
+def choose_source(index: SearchIndex, settings: LogicalSettings = _DEFAULTS) -> Source:
     """The scores to take: those that are named, or that a file of calibrations fits, or cosines if the index has
     vectors. Raises ConfigError and ArtifactError for a calibration of other scores."""
     calibrations = settings.calibrations
     if calibrations is None:
-        return settings.source or ("dense" if index.vectors is not None else "bm25")
+        return settings.source or ("dense" if index.settings.dense else "bm25")
     source = settings.source or calibrations.source
     if calibrations.source != source:
         hint = f"take source {calibrations.source}, or calibrate anew"
         raise ConfigError(f"the calibration is of source {calibrations.source}, not {source}", hint=hint)
-    if source != "bm25" and index.vectors is not None and calibrations.model != index.manifest["model"]["digest"]:
+    if source != "bm25" and index.settings.dense and calibrations.model != index.manifest["model"]["digest"]:
         message = "the calibration is of another model's cosines"
-        raise ArtifactError(message, where=str(index.folder), hint="revelator index calibrate")
+        raise ArtifactError(message, where=index.where, hint="revelator index calibrate")
     return source
 
 
@@ -265,28 +234,13 @@ def read_query(query: Query | str) -> Query:
     return query
 
 
-def embed_terms(index: Index, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors of the terms, embedded in one batch, and the vectors of all passages."""
-    if index.vectors is None:
-        raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
-    return index.encoder.encode_queries(terms), index.vectors.matrix
-
-
-def compute_raw_scores(
-    index: Index,
-    term: str,
-    cosines: np.ndarray | None,
-    source: Source,
-    places: np.ndarray | None = None,
-    among: np.ndarray | None = None,
-) -> np.ndarray:
-    """The term's score for each document, or those at `places`, before it is calibrated or cut. `among`: a mask of
-    those that count."""
-    parts = [] if cosines is None else [cosines]
-    if source != "dense":
-        sparse = compute_sparse_scores(index, term, among)
-        parts.append(sparse if places is None else sparse[places])
-    return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
+def embed_terms(index: SearchIndex, terms: Sequence[str], source: Source) -> np.ndarray | None:
+    """Unit vectors of the terms, embedded in one batch; None where scores are BM25 alone. Raises ConfigError."""
+    if source == "bm25":
+        return None
+    if not index.settings.dense:
+        raise ConfigError("this index holds no vectors", where=index.where, hint="build it with --kind dense")
+    return index.encoder.encode_queries(terms)
 
 
 def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.ndarray:
@@ -295,17 +249,6 @@ def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.n
         return settings.calibrations.of(term)(scores)
     is_own = settings.calibration == "self" and len(scores) > 1  # of a single document there is nothing to learn
     return calibrate_unlabelled(scores)(scores) if is_own else np.clip(scores, 0, 1)
-
-
-def compute_sparse_scores(index: Index, term: str, among: np.ndarray | None = None) -> np.ndarray:
-    """BM25 of a term's words over the term's best score in the corpus, or `among` the passages of a mask, in [0, 1]."""
-    if index.bm25 is None:
-        raise ConfigError(
-            "this index holds no BM25 scores", where=str(index.folder), hint="build it with --kind hybrid"
-        )
-    scores = index.bm25.score(term)
-    scores = scores if among is None else np.where(among, scores, 0)
-    return scores / max(float(scores.max(initial=0)), 1e-9)
 
 
 # ---- labelled passages → calibrations
@@ -353,7 +296,7 @@ def _read_label(line: bytes, where: str) -> Label:
         raise DataError(f"`{field}`: {reason}" if field else reason, where=where, hint=LABEL) from error
 
 
-def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
+def fit_calibrations(index: SearchIndex, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
     """A calibration for all terms, and one for each term that has labels of both kinds.
 
     Raises DataError for a passage that the index does not hold, ConfigError for scores that it does not hold.
@@ -362,12 +305,12 @@ def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | Non
     places, labelled = _find_places(index, labels), defaultdict(list)
     for label in labels:
         labelled[label.term].append(label)
-    vectors, matrix = embed_terms(index, list(labelled)) if source != "bm25" else (None, np.empty(0))
+    vectors, sparse = embed_terms(index, list(labelled), source), source != "dense"
     scores, calibrations = [], {}
     for number, (term, own) in enumerate(labelled.items()):
         at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
-        cosines = None if vectors is None else matrix[at] @ vectors[number]
-        scores.append(compute_raw_scores(index, term, cosines, source, at))
+        vector = None if vectors is None else vectors[number : number + 1]
+        scores += index.score_terms([term], vector, sparse, at, OWNER)
         if len(set(truth)) == 2:
             calibrations[term] = fit_calibration(scores[-1], truth)
     truths = [label.relevant for own in labelled.values() for label in own]
@@ -376,17 +319,12 @@ def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | Non
     return Calibrations(source=source, model=model, general=general, terms=calibrations)
 
 
-def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
-    """The position of each labelled passage: one reading of the store, which finds passages by position alone."""
-    wanted = {label.passage for label in labels}
-    places: dict[str, int] = {}
-    for position in range(len(index)):
-        if (name := index.passages[position].id) in wanted:
-            places[name] = position
-            if len(places) == len(wanted):
-                return places
-    missing = next(label for label in labels if label.passage not in places)
-    raise DataError(f"the index holds no passage {missing.passage!r}", where=missing.where)
+def _find_places(index: SearchIndex, labels: Sequence[Label]) -> dict[str, Any]:
+    places = index.find_places({label.passage for label in labels})
+    for label in labels:
+        if label.passage not in places:
+            raise DataError(f"the index holds no passage {label.passage!r}", where=label.where)
+    return places
 
 
 def write_calibrations(path: Path, calibrations: Calibrations) -> dict[str, Any]:

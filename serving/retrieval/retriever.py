@@ -4,6 +4,7 @@ Who changes an index puts another folder in its place in one step (`serving.retr
 looks at the manifest's entry in the file system when a question begins (some 15 µs), opens a new generation beside the
 one that it searches, and lets each question end with the one that it began with. There is no list of readers: Linux
 keeps the files that a process of this machine has open or mapped until it lets them go, also when they were removed.
+An index of an engine changes in place: there a generation is what its manifest says, and is looked at now and then.
 """
 
 from __future__ import annotations
@@ -24,23 +25,22 @@ from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.protocols import PUBLIC, PassagePlace, Scope
 from serving.retrieval.embedders import BATCH
-from serving.retrieval.index import Index, read_stamp
+from serving.retrieval.engine import SearchIndex
 from serving.retrieval.logical_search import LogicalSettings, search_logical
 
 THREADS = 2
 PATIENCE = 1.0  # seconds from when a generation is noticed for which questions wait for it; then the one before answers
 AGAIN = 5.0  # seconds after which a generation that was refused is looked at again: it may have been half copied
 IDLE = 10  # times the seconds that the refusal took are added: digests of a large index are not computed all the time
-Asked = tuple[Index, int, Scope]  # what queries that are searched together have in common
+Asked = tuple[SearchIndex, int, Scope]  # what queries that are searched together have in common
 log = logging.getLogger(__name__)
 
 
 def search_all(
-    index: Index, queries: Sequence[str], k: int, how: LogicalSettings, scope: Scope = PUBLIC
+    index: SearchIndex, queries: Sequence[str], k: int, how: LogicalSettings, scope: Scope = PUBLIC
 ) -> list[list[Passage]]:
     """At most `k` passages of the scope for each query, best first. Queries in words are searched together, logical
-    ones singly. Raises Unavailable for an index that was written over."""
-    index.require_whole()
+    ones singly. Raises what a `SearchIndex` does."""
     logical = {query for query in queries if is_logical(query)}
     words = [query for query in queries if query not in logical]
     found = iter(index.search_many(words, k, scope) if words else ())
@@ -65,7 +65,7 @@ class LocalRetriever:
     when another generation is searched and when one is refused.
     """
 
-    def __init__(self, index: Index, how: LogicalSettings | None = None) -> None:
+    def __init__(self, index: SearchIndex, how: LogicalSettings | None = None) -> None:
         self.how = how or LogicalSettings()
         self.refused = ""
         self.on_change: Callable[[], object] = lambda: None
@@ -78,13 +78,13 @@ class LocalRetriever:
         self._batcher: Batcher[Asked, str, list[Passage]] = Batcher(self._search_all, BATCH)
 
     @property
-    def index(self) -> Index:
+    def index(self) -> SearchIndex:
         """The generation that is searched: in a block of `hold_generations` always the same, else the newest."""
         return _HELD.get().get(self, self._newest)
 
     async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
         index = self.index
-        if index.vectors is None:
+        if not index.settings.dense:
             return (await self._search_all((index, k, scope), [query]))[0]
         return await self._batcher.submit((index, k, scope), query)
 
@@ -108,24 +108,25 @@ class LocalRetriever:
 
     def _is_due(self, now: float) -> bool:
         """Whether the folder may hold a generation that can be searched and is not."""
-        if read_stamp(self._newest.folder) != self._tried:
+        if self._newest.read_stamp() != self._tried:
             return True
         return now > self._try_again if self.refused else self._newest.find_state() is None
 
     async def _open_newest(self) -> None:
         before, said, began = self._newest, self.refused, time.monotonic()
-        self._tried = read_stamp(before.folder)
+        self._tried = before.read_stamp()
         try:
             self._newest, self.refused = await asyncio.to_thread(before.reopen), ""
             self._tried = self._newest.stamp
-            log.info("version %d of %s is searched, after %d", self._newest.version, before.folder, before.version)
+            if self._newest is not before:
+                log.info("version %d of %s is searched, after %d", self._newest.version, before.where, before.version)
         except Exception as error:  # whatever is wrong with this one, the one before is searched
             self.refused, now = str(error).partition("\n")[0] or type(error).__name__, time.monotonic()
             self._try_again = now + AGAIN + IDLE * (now - began)
             if self.refused != said:
                 is_known = isinstance(error, RevelatorError)
                 message = "version %d of %s is searched as before; what stands there now is refused: %s"
-                log.warning(message, before.version, before.folder, self.refused, exc_info=not is_known)
+                log.warning(message, before.version, before.where, self.refused, exc_info=not is_known)
         finally:
             self._opening = None
         if self._newest is not before or self.refused != said:
@@ -133,7 +134,7 @@ class LocalRetriever:
 
     async def _search_all(self, key: Asked, queries: Sequence[str]) -> list[list[Passage]]:
         index, k, scope = key
-        threads = self._threads if index.vectors is None else self._model_thread
+        threads = self._threads if not index.settings.dense else self._model_thread
         return await asyncio.get_running_loop().run_in_executor(threads, search_all, index, queries, k, self.how, scope)
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ class LocalRetriever:
         self._model_thread.shutdown(cancel_futures=True)
 
 
-_HELD: ContextVar[Mapping[LocalRetriever, Index]] = ContextVar("generations", default=MappingProxyType({}))
+_HELD: ContextVar[Mapping[LocalRetriever, SearchIndex]] = ContextVar("generations", default=MappingProxyType({}))
 
 
 @asynccontextmanager

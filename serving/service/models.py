@@ -39,7 +39,8 @@ from serving.protocols import (
     Revelator,
     Scope,
 )
-from serving.retrieval import Index, LocalRetriever
+from serving.retrieval import LocalRetriever
+from serving.retrieval.places import open_index
 from serving.service.settings import choose_reader
 from serving.triton.host import TritonHost, open_host
 
@@ -225,8 +226,8 @@ class ServedIndex(LocalRetriever):
     def __init__(self, config: ServingConfig) -> None:
         assert config.index is not None
         device = f"cuda:{config.gpus[0]}" if config.gpus else None
-        index = Index.open(config.index, device)
-        index.search("ready", 1)  # an embedding model loads now, not with the first question
+        index = open_index(config.index, device)
+        index.search_many(["ready"], 1)  # an embedding model loads now, not with the first question
         super().__init__(index, config.logic.resolve())
 
     async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:

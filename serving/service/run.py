@@ -25,6 +25,7 @@ from serving.http.callers import Callers
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.models.releases import name_version, read_release
+from serving.retrieval import Index
 from serving.service.access import Tokens, read_control_token
 from serving.service.addresses import CLOSED, LOOPBACK, NOBODY, Exposure, Ports
 from serving.service.grpc_front import bind_grpc, serve_grpc
@@ -103,14 +104,18 @@ async def serve_home(
 
 def _open_uploads(home: Path, questions: Questions, config: ServingConfig, exposure: Exposure) -> Uploads | None:
     """What takes documents from the page, where that is allowed. Raises ConfigError where it would show a client the
-    names of documents that others alone may read."""
+    names of documents that others alone may read, and for an index in Milvus."""
     has_clients = exposure.clients != NOBODY
+    if config.uploads and isinstance(config.index, str):
+        hint = "leave out `uploads`; `revelator index add` adds documents"
+        raise ConfigError("the page adds documents to an index in a folder", where="uploads", hint=hint)
     if config.uploads and has_clients:
         hint = "leave out `uploads` or `clients`; `revelator index add` adds documents"
         raise ConfigError("whoever adds documents sees the names of all", where="uploads", hint=hint)
     is_open = is_loopback(exposure.host) and not has_clients if config.uploads is None else config.uploads
     indexes = [*questions.indexes.values()]
-    return Uploads(home, indexes[0]) if is_open and len(indexes) == 1 else None
+    is_one = len(indexes) == 1 and isinstance(indexes[0].index, Index)
+    return Uploads(home, indexes[0]) if is_open and is_one else None
 
 
 def _runs_models(home: Path, config: ServingConfig, place: str) -> bool:

@@ -75,7 +75,7 @@ class Uploads:
 
     async def _index(self, path: Path) -> dict[str, Any]:
         """What `revelator index add` says of the file. Raises DataError with its reason."""
-        command = [sys.executable, "-m", "revelator", "index", "add", str(self._retriever.index.folder), str(path)]
+        command = [sys.executable, "-m", "revelator", "index", "add", self._retriever.index.where, str(path)]
         process = await asyncio.create_subprocess_exec(
             *command, "--json", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},

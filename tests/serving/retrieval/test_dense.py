@@ -19,7 +19,6 @@ from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.logical_search import (
     LogicalSettings,
     compose,
-    compute_sparse_scores,
     rank_logical,
     search_logical,
 )
@@ -209,7 +208,7 @@ def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
     expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
     assert scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
     scores, *_ = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
-    columns = {term: compute_sparse_scores(index, term) for term in ("cat", "dog", "fish")}
+    columns = {term: index.score_words(term) for term in ("cat", "dog", "fish")}
     expected = compose(parse(query), columns)
     assert scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
 
