@@ -9,7 +9,6 @@ from typing import Any
 
 from revelator import registry
 from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, EMBEDDED_READER, read_manifest
-from revelator.errors import ConfigError
 from revelator.registry import NAME, Version
 from serving.home.config import ServingConfig
 
@@ -42,11 +41,7 @@ class Parts:
 
     def list_artifacts(self) -> dict[str, str]:
         index = self.config.index if self.config else None
-        if isinstance(index, str):
-            hint = (
-                "build one in a folder and name it with --index, or log the service that searches this one with --url"
-            )
-            raise ConfigError("a model packs the files of its index, and this one is in Milvus", where=index, hint=hint)
+        assert not isinstance(index, str)  # the command takes folders alone
         found = {ADAPTER: self.adapter, INDEX: index}
         return {name: str(path.resolve()) for name, path in found.items() if path}
 
