@@ -26,8 +26,13 @@ VERDICT = "verdict.json"  # of a promotion's run
 Kind = Literal["adapter", "hf", "gguf", "ollama"]
 LIBRARIES: dict[Kind, str] = {"adapter": "peft", "hf": "transformers", "gguf": "llama.cpp", "ollama": "llama.cpp"}
 RELATIONS: dict[Kind, str] = {"adapter": "adapter", "hf": "merge", "gguf": "quantized", "ollama": "quantized"}
-SETTING = "planner: {{url: http://127.0.0.1:{port}/v1, model: revelator, prompt: trained}}"
-ASK = f"# serving.yaml says: {SETTING}\nrevelator serve"
+ASK = """\
+# serving.yaml in the home folder says
+#   planner:
+#     url: http://127.0.0.1:{port}/v1
+#     model: revelator
+#     prompt: trained
+revelator serve"""
 ASK_HERE, ASK_OLLAMA = ASK.format(port=8080), ASK.format(port=11434)
 USES: dict[Kind, str] = {  # in the repository's folder
     "adapter": f"vllm serve {{base}} --enable-lora --lora-modules revelator=. --port 8080\n{ASK_HERE}",

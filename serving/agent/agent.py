@@ -34,7 +34,7 @@ from serving.agent.parts import ADAPTER, INDEX, URL
 from serving.deploy.deploy import release_adapter, release_embedded_base
 from serving.home.config import ServingConfig
 from serving.inspector import Runs, Server
-from serving.inspector.inquiry import Inquiry
+from serving.inspector.inquiry import Inquiry, ask_elsewhere
 from serving.inspector.responses import ResponseRequest, Responses, describe_response, stream_response
 from serving.service.questions import open_questions
 
@@ -79,7 +79,8 @@ class Agent(ResponsesAgent):
         about = context.model_config or {}
         home = Path(self._stack.enter_context(TemporaryDirectory(prefix="revelator-agent-")))
         if url := os.environ.get(URL) or about.get("url"):
-            stream = (await self._stack.enter_async_context(AsyncClient(url))).stream
+            client = await self._stack.enter_async_context(AsyncClient(url))
+            stream = ask_elsewhere(client)
         else:
             config = _lay_out(home, context.artifacts, about)
             stream = (await self._stack.enter_async_context(open_questions(home, config))).ask

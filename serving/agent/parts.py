@@ -16,7 +16,7 @@ AGENT = f"{NAME}-agent"  # the registered model
 URL = "REVELATOR_URL"  # the environment variable that names a service, which then answers
 ADAPTER, INDEX = "adapter", "index"  # artifacts of the model
 EXAMPLE = {"input": [{"role": "user", "content": "When was the director of UHF born?"}]}
-NOT_PACKED = {"index", "sources", "remembered", "gpus", "instances"}  # of the settings: what one machine alone has
+NOT_PACKED = {"index", "sources", "uploads", "gpus", "instances"}  # of the settings: what one machine alone has
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import webbrowser
-from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,8 +17,7 @@ from revelator.errors import ConfigError, Unavailable
 from revelator.options import HOME
 
 if TYPE_CHECKING:
-    from revelator.client import AsyncClient
-    from revelator.trace import Event
+    pass
 
 ADDRESSES = "host:port of a service's gRPC: serve a page for it; give two to compare what they serve."
 
@@ -65,15 +63,11 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
     click.echo("stopped")
 
 
-def _ask_elsewhere(client: AsyncClient) -> Callable[..., AsyncGenerator[Event, None]]:
-    """`client.stream`; the groups of who asks are those of this process's token, which the service knows."""
-    return lambda question, groups, **options: client.stream(question, **options)
-
-
 async def _serve(urls: tuple[str, ...], host: str, port: int, folder: Path, hosts: set[str], token: str | None) -> None:
     from revelator.client import AsyncClient
     from revelator.spans import find_tracking_server
     from serving.inspector import Runs, Server, create_app
+    from serving.inspector.inquiry import ask_elsewhere
     from serving.service.control import describe_version, find_served_models
     from serving.service.http_front import listen, serve_http
 
@@ -84,7 +78,7 @@ async def _serve(urls: tuple[str, ...], host: str, port: int, folder: Path, host
         for url in urls:
             models = await find_served_models(url)
             client = await stack.enter_async_context(AsyncClient(url))
-            servers.append(Server(url, _ask_elsewhere(client), partial(find_served_models, url)))
+            servers.append(Server(url, ask_elsewhere(client), partial(find_served_models, url)))
             which = f", revelator {describe_version(models['revelator'])}" if "revelator" in models else ""
             click.echo(f"asks    {url}{which}")
         app = create_app(servers, Runs(folder), hosts=hosts, token=token, tracking_uri=find_tracking_server())

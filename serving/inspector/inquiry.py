@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote as percent_encode
 
 from revelator import spans
+from revelator.client import AsyncClient
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.tasks import Step
@@ -36,6 +37,11 @@ class Server:
     list_models: Callable[[], Awaitable[dict[str, str]]]
     sources: Sources | None = None
     takes_documents: bool = False
+
+
+def ask_elsewhere(client: AsyncClient) -> Callable[..., AsyncGenerator[Event, None]]:
+    """`client.stream`; the groups of who asks are those of this process's token, which the service knows."""
+    return lambda question, groups, **options: client.stream(question, **options)
 
 
 class QuestionBody(Body):
