@@ -90,8 +90,8 @@ def serve(home: Path, file: Path | None, **given: Any) -> None:
     chosen = read_settings(home, file).model_dump(exclude_unset=True) | options
     settings = check_config(chosen, ServiceFile, str(file or home))
     if not PLACE.fullmatch(settings.triton):
-        hint = "none, local or grpc://HOST:PORT"
-        raise ConfigError(f"not where models can be hosted: {settings.triton!r:.60}", where="triton", hint=hint)
+        hint, where = "none, local or grpc://HOST:PORT", "--triton" if "triton" in options else "triton"
+        raise ConfigError(f"not where models can be hosted: {settings.triton!r:.60}", where=where, hint=hint)
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # else gRPC speaks up when Triton is started
     if not settings.index and not home.exists():  # an index needs nothing else
         hint = "index your documents, `revelator index build FOLDER --out DIR`, and give --index DIR; or another --home"
