@@ -1,6 +1,6 @@
 """MLflow's Agent Server over the agent, which OpenAI's clients can ask:
 
-    REVELATOR_AGENT=models:/revelator-agent/1 uvicorn serving.agent.server:app --port 5005
+    REVELATOR_AGENT=models:/revelator-agent/1 uvicorn --factory serving.agent.server:make_app --port 5005
 
 The agent is read from the registry of REVELATOR_HOME or MLFLOW_TRACKING_URI; without REVELATOR_AGENT it is the latest.
 """
@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator
 
 import mlflow
+from fastapi import FastAPI
 from mlflow.genai.agent_server import AgentServer, invoke, stream
 from mlflow.types.responses import ResponsesAgentRequest, ResponsesAgentResponse, ResponsesAgentStreamEvent
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
@@ -18,17 +19,19 @@ from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from revelator import registry
 from serving.agent.parts import AGENT
 
-registry.connect(must_exist=True)
-agent = mlflow.pyfunc.load_model(os.environ.get("REVELATOR_AGENT", f"models:/{AGENT}/latest")).get_raw_model()
-app = AgentServer("ResponsesAgent").app
 
+def make_app() -> FastAPI:
+    """Raises what `registry.connect` raises, and MLflow for a model that there is not."""
+    registry.connect(must_exist=True)
+    agent = mlflow.pyfunc.load_model(os.environ.get("REVELATOR_AGENT", f"models:/{AGENT}/latest")).get_raw_model()
 
-@invoke()
-async def answer(request: ResponsesAgentRequest) -> ResponsesAgentResponse:
-    return await run_in_threadpool(agent.predict, request)
+    @invoke()
+    async def answer(request: ResponsesAgentRequest) -> ResponsesAgentResponse:
+        return await run_in_threadpool(agent.predict, request)
 
+    @stream()
+    async def stream_answer(request: ResponsesAgentRequest) -> AsyncIterator[ResponsesAgentStreamEvent]:
+        async for event in iterate_in_threadpool(agent.predict_stream(request)):
+            yield event
 
-@stream()
-async def stream_answer(request: ResponsesAgentRequest) -> AsyncIterator[ResponsesAgentStreamEvent]:
-    async for event in iterate_in_threadpool(agent.predict_stream(request)):
-        yield event
+    return AgentServer("ResponsesAgent").app

@@ -167,14 +167,14 @@ def _read_sidecar(path: Path) -> Fields:
 def _load(text: str) -> dict[str, Any] | None:
     """YAML of names and values, whose plain values are texts; None where it is none."""
     try:
-        values = yaml.load(text, Loader=_Texts)
+        values = yaml.load(text, Loader=_BaseLoader)
     except (yaml.YAMLError, RecursionError):
         return None
     is_named = isinstance(values, dict) and all(isinstance(name, str) for name in values)
     return values if is_named else None
 
 
-class _Texts(yaml.BaseLoader):
+class _BaseLoader(yaml.BaseLoader):
     """Makes texts, lists and dictionaries alone; a name that stands twice is a fault, and not the last one's value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

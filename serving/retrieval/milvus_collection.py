@@ -123,7 +123,7 @@ class MilvusCollection:
 
     def _check_version(self) -> None:
         said = str(self.call("get_server_version"))
-        found = re.search(r"(\d+)\.(\d+)", said)
+        found = re.search(r"(\d{1,4})\.(\d{1,4})", said)
         version = (int(found[1]), int(found[2])) if found else (0, 0)
         if version < OLDEST or version[0] > NEWEST:
             known = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST}"

@@ -75,6 +75,7 @@ def call(hub: ModelHub, monkeypatch: pytest.MonkeyPatch) -> Call:
     now."""
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 
     def call(*arguments: object, token: str | None = TOKEN) -> Result:
         monkeypatch.delenv("HF_TOKEN", raising=False)

@@ -129,7 +129,7 @@ def test_the_agent_server_answers_openai_s_client_with_a_conversation_and_a_stre
     logged: dict[str, Any], home: Path
 ) -> None:
     port = find_port()
-    command = [sys.executable, "-m", "uvicorn", "serving.agent.server:app", "--port", str(port)]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "serving.agent.server:make_app", "--port", str(port)]
     command += ["--app-dir", str(ROOT)]
     given = {"MLFLOW_TRACKING_URI": registry.find_store(home), "REVELATOR_AGENT": logged["uri"]}
     with running(command, f"http://127.0.0.1:{port}/health", **given):

@@ -67,4 +67,4 @@ def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_pat
     assert read_serving(tmp_path).sources == (tmp_path / "sources.yaml").resolve()
     (tmp_path / "wrong.yaml").write_text("sources: []")
     with pytest.raises(ConfigError, match="sources"):
-        configure(tmp_path, sources=tmp_path / "wrong.yaml")
+        configure(tmp_path, index=index, sources=tmp_path / "wrong.yaml")

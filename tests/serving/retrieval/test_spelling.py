@@ -69,7 +69,7 @@ def test_a_query_of_known_words_is_searched_as_it_stands(index: Index, words: li
     query = " ".join(words)
     found = index.search(query.upper(), k)
     assert isinstance(found, SearchResult) and found.respelled == {}
-    assert found == index.read_passages(*index._rank_sparse(query, k))
+    assert found == index.read_passages(*index._rank_sparse(query, k, None))
 
 
 def test_a_name_without_capitals_and_with_a_letter_lost_is_found_and_the_result_says_as_what(index: Index) -> None:
