@@ -19,6 +19,7 @@ from revelator.registry import Version
 from revelator.rows import SET
 from revelator.tasks import TASKS
 from serving.models.adapters import Adapter
+from training.export import write_data_card
 
 CARD = "README.md"
 CONFIG = "config.yaml"  # of the training, in an adapter's folder
@@ -45,16 +46,6 @@ USE_EMBEDDED = "revelator model grade {what} --set SET"  # no other engine runs 
 
 
 @dataclass(frozen=True)
-class DataSource:
-    """Rows of one source in a set's training split."""
-
-    set_name: str
-    source: str
-    licence: str
-    rows: int
-
-
-@dataclass(frozen=True)
 class Facts:
     """What is known of a version. `verdict` is that of its promotion, {} without one; `figures` are the metrics that
     the registry has of it, by name; `missing` names sets that are not at hand, or have changed since."""
@@ -64,7 +55,7 @@ class Facts:
     verdict: Mapping[str, Any] = field(default_factory=dict)
     forced: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
-    data: tuple[DataSource, ...] = ()
+    sets: tuple[Path, ...] = ()
     missing: tuple[str, ...] = ()
 
 
@@ -72,16 +63,16 @@ def read_facts(adapter: Adapter) -> Facts:
     """Reads them from the adapter's folder, the registry and the sets where they lie."""
     assert adapter.folder is not None
     manifest = read_manifest(adapter.folder)
-    data, missing = _read_data(_list_sets(adapter.folder, adapter.tags), manifest.data_digest)
+    sets, missing = _find_sets(_list_sets(adapter.folder, adapter.tags), manifest.data_digest)
     if adapter.version is None:
-        return Facts(manifest, data=data, missing=missing)
+        return Facts(manifest, sets=sets, missing=missing)
     return Facts(
         manifest,
         adapter.version.version,
         _read_verdict(adapter.version),
         adapter.tags.get("forced", ""),
         _read_figures(adapter.version),
-        data,
+        sets,
         missing,
     )
 
@@ -94,19 +85,11 @@ def _list_sets(folder: Path, tags: Mapping[str, str]) -> list[Path]:
     return [Path(name) for name in dict.fromkeys(named)]
 
 
-def _read_data(sets: Iterable[Path], digests: str) -> tuple[tuple[DataSource, ...], tuple[str, ...]]:
-    from pyarrow.parquet import read_table
-
-    found, missing = [], []
-    for folder in sets:
-        about = SET.find_manifest(folder)
-        if not about or about["digest"] not in digests.split():
-            missing.append(folder.name)
-            continue
-        table = read_table(folder / "train.parquet", columns=["source", "licence"])
-        groups = table.group_by(["source", "licence"]).aggregate([([], "count_all")]).sort_by("source").to_pylist()
-        found += [DataSource(folder.name, g["source"], g["licence"], g["count_all"]) for g in groups]
-    return tuple(found), tuple(missing)
+def _find_sets(sets: Iterable[Path], digests: str) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Those that are at hand as training read them, and the names of the others."""
+    abouts = {folder: SET.find_manifest(folder) for folder in sets}
+    found = tuple(folder for folder, about in abouts.items() if about and about["digest"] in digests.split())
+    return found, tuple(folder.name for folder in abouts if folder not in found)
 
 
 def _read_verdict(version: Version) -> dict[str, Any]:
@@ -153,7 +136,7 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
         f"## Use\n\n```\n{use.format(base=shown)}\n```",
         f"## The promotion gate\n\n{_describe_gate(facts)}",
         f"## Results\n\n{_describe_results(facts)}",
-        f"## Data\n\n{_describe_data(facts)}",
+        f"## Data\n\n{_describe_data(facts, shown)}",
         f"## Base\n\n{shown}, sha256 of its files `{facts.manifest.base_digest[:16]}…`. Its licence holds here, too.",
         f"## Prompts\n\n{_describe_prompts(facts)}",
     ]
@@ -198,13 +181,10 @@ def _describe_results(facts: Facts) -> str:
     return "\n".join(["| measure | value |", "|---|---|", *rows])
 
 
-def _describe_data(facts: Facts) -> str:
-    rows = [f"| {d.set_name} | {d.source} | {d.licence or 'not named'} | {d.rows:,} |" for d in facts.data]
-    table = "\n".join(["| set | source | licence | rows |", "|---|---|---|---|", *rows]) if rows else ""
+def _describe_data(facts: Facts, base: str) -> str:
     digest = f"The digests of its sets: `{facts.manifest.data_digest or 'none'}`."
-    absent = f"Sources and licences of {', '.join(facts.missing)} are not known here." if facts.missing else ""
-    unknown = "" if rows or absent else "Its sets are not known."
-    return "\n\n".join(filter(None, [table, absent, unknown, digest]))
+    absent = f"Licences of {', '.join(facts.missing)} are not known here." if facts.missing else ""
+    return "\n\n".join(filter(None, [write_data_card(base, facts.sets), absent, digest]))
 
 
 def _describe_prompts(facts: Facts) -> str:

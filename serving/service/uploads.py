@@ -1,6 +1,6 @@
 """Documents that people add from the page.
 
-    GET  /api/documents              the names of the documents that are searched, and the kinds that are read
+    GET  /api/documents              how many are searched, the names of the first, and the kinds of files that are read
     POST /api/documents?name=NAME    the file is the body; gives its name, its passages and the index's new version
 
 A file is kept in `uploads` of the home folder and added to the index that is served, by a process of its own: a broken
@@ -45,8 +45,8 @@ class Uploads:
         return [Route("/api/documents", self.show), Route("/api/documents", self.take, methods=["POST"])]
 
     async def show(self, request: Request) -> Response:
-        names = [corpus["name"] for corpus in self._retriever.index.manifest["corpora"]]
-        return JSONResponse({"documents": names, "kinds": KINDS})
+        held = self._retriever.index.describe()  # what everybody may read
+        return JSONResponse({"count": held["documents"], "documents": held["first_documents"], "kinds": KINDS})
 
     async def take(self, request: Request) -> Response:
         """Raises InvalidRequest for a name that no document may have, and DataError for one that cannot be read; the

@@ -3,8 +3,6 @@
 import * as api from "./api.js";
 import { find, h, say } from "./element.js";
 
-const NAMED = 200; // documents of the list
-
 export class Documents {
   constructor() {
     this.input = h("input", { type: "file", multiple: true, id: "document-file", onchange: () => this.add([...this.input.files]) });
@@ -43,11 +41,11 @@ export class Documents {
   }
 
   async #draw() {
-    const { documents, kinds } = await api.documents();
+    const { count, documents, kinds } = await api.documents();
     this.input.setAttribute("accept", kinds.join(","));
-    const more = documents.length - NAMED;
-    this.list.replaceChildren(h("summary", {}, `${documents.length} ${documents.length === 1 ? "document is" : "documents are"} searched`),
-      h("ul", {}, documents.slice(0, NAMED).map((name) => h("li", {}, name)), more > 0 && h("li", {}, `and ${more} more`)));
+    const more = count - documents.length;
+    this.list.replaceChildren(h("summary", {}, `${count} ${count === 1 ? "document is" : "documents are"} searched`),
+      h("ul", {}, documents.map((name) => h("li", {}, name)), more > 0 && h("li", {}, `and ${more} more`)));
   }
 
   #over(event) {

@@ -66,6 +66,11 @@ def test_a_document_is_searched_from_the_next_question_on_and_may_be_changed(ser
     assert stat.S_IMODE((served.home / "uploads" / "guide.md").stat().st_mode) == 0o600
 
 
+def test_a_document_that_some_may_read_is_added_and_not_named(served: Service) -> None:
+    assert send(served, "guide.md", f"---\nallowed: [hr]\n---\n{GUIDE}").json()["passages"] == 1
+    assert list_documents(served) == ["harbour.md"] and "Calloway" not in find_texts(served)
+
+
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
