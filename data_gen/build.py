@@ -16,11 +16,12 @@ from typing import Any
 import yaml
 
 from data_gen.config import SetConfig, SourceConfig
-from data_gen.engines import Engine, cache_chunks, prepare_here
+from data_gen.kept_chunks import prepare_and_keep
 from data_gen.leakage import SeenQuestions
-from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer
+from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer, read_chunks
 from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
+from revelator.cluster import Engine, work_here
 from revelator.errors import DataError
 from revelator.files import sha256_file
 from revelator.fingerprints import Fingerprints
@@ -82,12 +83,12 @@ def build(
     target: Path,
     progress: Progress = lambda source, questions: None,
     teaching: dict[str, Any] | None = None,
-    engine: Engine = prepare_here,
+    engine: Engine = work_here,
     *,
     allow_single: bool = True,
 ) -> dict[str, Any]:
     """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows,
-    `engine` is what prepares them (`data_gen.engines`). Without `allow_single`, its plans must be of several shapes.
+    `engine` is what prepares them. Without `allow_single`, its plans must be of several shapes.
 
     Raises DataError for a source that cannot be read or used at all, and for plans of one shape; ConfigError for a
     target that holds something other than a set, or that another process builds; `target` then stays as it was. After
@@ -104,13 +105,14 @@ def build(
     }
     with ExitStack() as stack:
         if all(str(_find_file(source)) in about["inputs"] for source in config.sources):
-            engine = stack.enter_context(
-                cache_chunks(engine, target, {name: about[name] for name in ("config", "inputs")})
-            )
+            kept_for = {name: about[name] for name in ("config", "inputs")}
+            chunks = stack.enter_context(prepare_and_keep(engine, prepare, target, kept_for))
+        else:
+            chunks = engine(prepare, read_chunks(config))
         writer = stack.enter_context(write_set(target, about, describe_set))
         run = Build(writer)
         rows: Counter[int] = Counter()
-        for prepared in engine(prepare, 0):
+        for prepared in chunks:
             run.take(prepared)
             rows[prepared.source_number] += prepared.read
             progress(config.sources[prepared.source_number].path, rows[prepared.source_number])
@@ -163,7 +165,8 @@ def describe_set(manifest: Mapping[str, Any]) -> str:
         _list_items(labels),
         "## Questions",
         _card_table("source", manifest["questions"]),
-        f"No question (by id and by normalised text) stands in two splits. {held_out}",
+        "No question (by id and by normalised text; of rows for reading, with its passage) stands in two splits. "
+        f"{held_out}",
         "## Left out",
         _list_items({**manifest["dropped"], **refused}) or "Nothing.",
         "## Inputs",

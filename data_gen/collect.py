@@ -1,4 +1,4 @@
-"""`revelator data collect`: questions that a deployment answered and a person judged, as annotated questions.
+"""`rows: collected` of `revelator data build`: questions that a deployment answered and a person judged.
 
 They are read from MLflow's trace store, where served questions are spans (`revelator.spans`, with texts). A person's
 feedback on a trace says that it is right; an expectation named `plan` says what its plan should have been, and those
@@ -11,7 +11,6 @@ OUT/manifest.json     where they come from, and what was left out and why; writt
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import click
 from pydantic import TypeAdapter
 
 from data_gen.questions import (
@@ -30,52 +28,55 @@ from data_gen.questions import (
     DroppedError,
     write_questions,
 )
-from data_gen.redact import RULES, RedactRules, redact
-from revelator.config import read_config
+from data_gen.redact import RedactRules, redact
+from revelator.config import FilePath, Strict
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_text, stage_folder
 from revelator.fingerprints import normalise
 from revelator.folders import FolderKind
-from revelator.options import AS_JSON, HOME, PATH
 from revelator.plans import Atomic, Expression, list_leaves, parse, render
 from revelator.plans.language import BNF, LANGUAGES
 from revelator.registry import EXPERIMENT, connect, open_client, store_errors
 from revelator.spans import PLAN, PLAN_LANGUAGE, READER, ROUTE, VERSION
 from revelator.tasks import translate_task
-from revelator.terminal import mask_controls
 
-COLLECTED = FolderKind("a folder of collected questions", "revelator-collected-1", "revelator data collect --out DIR")
+COLLECTED = FolderKind("a folder of collected questions", "revelator-collected-1", "revelator data build CONFIG.yaml")
 PAGE = 100  # traces in one request
 RIGHT = ("yes", "true", "good", "correct", "right")  # what a person's feedback says of a right trace
 WRONG = ("no", "false", "bad", "incorrect", "wrong")
 PERSON = "person:"  # before the version that a person corrected, in the teacher of a row
 RELEVANCE_ALONE = ("relevance",)  # what a question teaches of which a person judged documents, and nothing else
-Wanted = Literal["good", "corrected"]
-FEEDBACK = "Keep only answers marked right (good), or only corrected ones.  [default: both]"
 
 
-def collect(
-    out: Path,
-    *,
-    experiment: str = EXPERIMENT,
-    since: datetime | None = None,
-    wanted: Wanted | None = None,
-    rules: RedactRules | None = None,
-) -> dict[str, Any]:
+class CollectConfig(Strict):
+    """Which questions to collect. The server sent their traces to MLflow, with texts if its `serving.yaml` says
+    `log_questions: true`. `feedback: good` takes those that people call right, `corrected` those where they corrected
+    the plan or judged documents only."""
+
+    rows: Literal["collected"]
+    experiment: str = EXPERIMENT  # MLflow's experiment of the traces
+    since: datetime | None = None  # only what was asked since then (UTC)
+    feedback: Literal["good", "corrected"] | None = None  # both unless it is given
+    redact: RedactRules | None = None  # personal data stays unless it is given
+    home: FilePath | None = None  # home folder of the registry: REVELATOR_HOME, else `runs`
+
+
+def collect(config: CollectConfig, out: Path) -> dict[str, Any]:
     """Writes OUT from the traces of an experiment and returns its manifest.
 
-    `wanted` keeps those that feedback calls right (`good`), or those where a person corrected the plan or judged
-    documents only (`corrected`); both unless given. `rules` say what becomes of personal data. If a question has
-    several judged traces, the one asked last counts. The manifest counts questions by what planned them, `versions`: a
-    version, or the model that an endpoint reported; and by what read for them, `readers`. Raises ArtifactError for an
-    unknown experiment and DataError where nothing is left.
+    If a question has several judged traces, the one asked last counts. The manifest counts questions by what planned
+    them, `versions`: a version, or the model that an endpoint reported; and by what read for them, `readers`. Raises
+    ArtifactError for an unknown experiment and DataError where nothing is left.
     """
     COLLECTED.check_place(out)
+    connect(Path(config.home) if config.home else None, must_exist=True)
+    since = config.since.replace(tzinfo=config.since.tzinfo or UTC) if config.since else None
+    wanted, experiment = config.feedback, config.experiment
     left: Counter[str] = Counter()
     found: dict[str, AnnotatedQuestion] = {}
     for trace in _read_traces(experiment, since):
         try:
-            made = redact(read_judged(trace), rules) if rules else read_judged(trace)
+            made = redact(read_judged(trace), config.redact) if config.redact else read_judged(trace)
         except DroppedError as reason:
             left[reason.message] += 1
             continue
@@ -98,7 +99,7 @@ def collect(
         about = {
             "experiment": experiment,
             "since": since.isoformat() if since else None,
-            "redacted": rules.model_dump(mode="json") if rules else None,
+            "redacted": config.redact.model_dump(mode="json") if config.redact else None,
             "questions": len(found),
             "versions": dict(sorted(Counter(q.teacher.partition(":")[2] for q in found.values()).items())),
             "readers": dict(sorted(Counter(q.reader for q in found.values() if q.reader).items())),
@@ -113,7 +114,7 @@ def _read_traces(experiment: str, since: datetime | None) -> Iterator[Any]:
     with store_errors():
         known = open_client().get_experiment_by_name(experiment)
         if known is None:
-            raise ArtifactError("there is no such experiment", where=experiment, hint="name it: --experiment NAME")
+            raise ArtifactError("there is no such experiment", where=experiment, hint="name it: `experiment: NAME`")
         after = f"timestamp_ms >= {int(since.timestamp() * 1000)}" if since else None
         token = None
         while True:
@@ -239,64 +240,3 @@ def _add_expression(
     parts = tuple(leaf.text for leaf in list_leaves(expression)) if expression and route == "compound" else ()
     text = asked if expression is None else render(expression)
     return replace(question, route=route, expression=text, parts=parts, steps=tuple(steps))
-
-
-@click.command("collect")
-@click.option("--out", required=True, type=PATH, help="Folder of the questions; replaced.")
-@click.option("--since", type=click.DateTime(), help="Only what was asked since then (UTC).")
-@click.option("--feedback", type=click.Choice(["good", "corrected"]), help=FEEDBACK)
-@click.option(
-    "--redact",
-    "rules",
-    type=PATH,
-    is_flag=False,
-    flag_value=RULES,
-    help="Rules for personal data.  [default: keep it]",
-)
-@click.option("--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the traces.")
-@HOME
-@AS_JSON
-def collect_command(
-    out: Path,
-    since: datetime | None,
-    feedback: Wanted | None,
-    rules: Path | None,
-    experiment: str,
-    home: Path,
-    as_json: bool,
-) -> None:
-    """Collect served questions that people judged, as annotated questions to learn from.
-
-    The server sends its traces to MLflow (docs/operations.md), with texts if its serving.yaml says `log_questions:
-    true`. On the page of `revelator inspect`, or on MLflow's page Traces, a person gives feedback (yes or no), an
-    expectation named `plan` with the plan as it should have been, or says which documents are relevant. What this
-    command writes is a source of format `world`; a build drops held-out questions.
-
-    With --redact, e-mail addresses, telephone and card numbers and secrets are replaced, or their questions left out,
-    by the rules of a file (data_gen/configs/collect/redact.yaml unless given).
-
-    \b
-    Examples:
-      revelator data collect --out runs/collected
-      revelator data collect --out runs/collected --redact
-      revelator data collect --since 2026-11-01 --feedback corrected --out runs/corrected --json
-    """
-    redacting = read_config(rules, RedactRules) if rules else None
-    connect(home, must_exist=True)
-    manifest = collect(
-        out,
-        experiment=experiment,
-        since=since and since.replace(tzinfo=UTC),
-        wanted=feedback,
-        rules=redacting,
-    )
-    if as_json:
-        click.echo(json.dumps(manifest, ensure_ascii=False))
-        return
-    click.echo(f"{out}: {manifest['questions']:,} questions")
-    for version, count in manifest["versions"].items():
-        click.echo(mask_controls(f"  planned by {version or 'an unknown version'}: {count:,}"))
-    for reader, count in manifest["readers"].items():
-        click.echo(mask_controls(f"  read by {reader}: {count:,}"))
-    for reason, count in manifest["left_out"].items():
-        click.echo(mask_controls(f"  left out: {reason}: {count:,}"))

@@ -33,7 +33,8 @@ Published = Literal[
     "webquestions",
     "world",
 ]
-Format = Literal[Published, "logic"]
+Format = Literal[Published, "logic", "reading"]
+NAMED_TASKS = ("read",)  # that a source gives records for only where its `tasks` name them
 
 
 class SourceSettings(Strict):
@@ -54,13 +55,13 @@ class QuestionSource(SourceSettings):
 class SourceConfig(SourceSettings):
     """Questions of a set. `sub_questions` is how many steps of a complex question also become single questions.
 
-    `pairs` is the format of `question, answer` rows of one's own. `logic` makes logical questions over a corpus of
-    `title, text` rows, or over the folder of a world.
+    `pairs` is the format of `question, answer` rows of one's own, `reading` that of rows for reading. `logic` makes
+    logical questions over a corpus of `title, text` rows, or over the folder of a world.
     """
 
     format: Format
     sub_questions: Annotated[int, Field(ge=0)] = 1
-    tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all if empty
+    tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all but `read` if empty
     size: Annotated[int, Field(ge=1)] = 10_000  # questions to make; `logic` alone
     copies: Annotated[int, Field(ge=0)] | None = None  # in place of those of `augment`: a few rows may count for many
 
@@ -122,6 +123,10 @@ class SetConfig(Strict):
         if unknown := sorted(named - set(TASKS)):
             raise ValueError(f"unknown task {', '.join(unknown)}; there are {', '.join(TASKS)}")
         return self
+
+    def list_tasks(self, source: SourceConfig) -> tuple[str, ...]:
+        """The tasks that a source gives records for."""
+        return source.tasks or tuple(task for task in TASKS if task not in NAMED_TASKS)
 
     def task(self, name: str) -> TaskConfig:
         return self.tasks.get(name, TaskConfig())

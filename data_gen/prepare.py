@@ -19,6 +19,8 @@ from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
 from data_gen.leakage import find_held_out, load_held_out, make_question_key, make_text_key
 from data_gen.questions import AnnotatedQuestion, DroppedError
+from data_gen.read_examples import READ
+from data_gen.reading_rows import read_reading_rows
 from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
@@ -26,7 +28,6 @@ from data_gen.sources.rows import ReadResult, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from revelator.fingerprints import fingerprint
 from revelator.rows import Row
-from revelator.tasks import TASKS
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -94,6 +95,8 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
 def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[ReadResult]:
     if source.format == "logic":
         return read_logic(Path(source.path), source.size, config.seed, config.split)
+    if source.format == "reading":
+        return read_reading_rows(source.path, config)
     return READERS[source.format](source.path)
 
 
@@ -136,7 +139,7 @@ class Preparer:
     def _prepare_with_copies(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, reason_prefix: str
     ) -> Candidate:
-        augment, tasks = self.config.augment, source.tasks or tuple(TASKS)
+        augment, tasks = self.config.augment, self.config.list_tasks(source)
         candidate = self._make_candidate(question, tasks, group, reason_prefix)
         if candidate.fault or augment is None:
             return candidate
@@ -175,10 +178,16 @@ class Preparer:
         return Candidate(
             reason_prefix=reason_prefix,
             id_key=make_text_key(question.id),
-            question_key=make_question_key(question.question),
+            question_key=make_question_key(_write_asked(question)),
             fault=fault,
             split=question.split,
             source=question.source,
             rows=rows,
             taught=tuple(sorted(set(map(fingerprint, question.list_taught())))) if trains else (),
         )
+
+
+def _write_asked(question: AnnotatedQuestion) -> str:
+    """What makes a question the same as another: its text and, where it is only read, the passage that it is put to."""
+    passage = question.passages[0].text if question.tasks == (READ.name,) else ""
+    return f"{question.question} {passage}"

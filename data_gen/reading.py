@@ -15,7 +15,6 @@ right thing that does not answer is what retrieval brings most. Of the annotated
 from __future__ import annotations
 
 import gzip
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -30,6 +29,7 @@ from data_gen.config import Published, SourceSettings
 from data_gen.everyday.passages import PassageWriter
 from data_gen.leakage import KEPT_BACK, find_leak, is_kept_back, load_held_out
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.read_examples import find_answers
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import annotate_hotpot
 from data_gen.sources.rows import ReadResult, count_outcome, read_annotated
@@ -190,15 +190,6 @@ def _find_list(text: str, answers: Sequence[str]) -> tuple[Answer, ...]:
 def _list_findable(answers: Sequence[str]) -> list[str]:
     """The answers that are long enough to be meant where they stand, and short enough to be found."""
     return [text for text in answers if len(text) > 2 and len(text.split()) <= LONGEST]
-
-
-def find_answers(passage: str, answers: Iterable[str]) -> tuple[Answer, ...]:
-    """Where the answers stand in a passage as whole words, letters' case aside; at most four places."""
-    found = set()
-    for text in answers:
-        for match in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", passage, re.IGNORECASE):
-            found.add(Answer(match[0], match.start()))
-    return tuple(sorted(found, key=lambda answer: (answer.start, -len(answer.text))))[:4]
 
 
 def build_reading(config: ReadingConfig, out: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ translate_bnf    the question → its plan (QCompiler, section 3); a single one 
 translate_logic  the question → its logical query, where it has one (ITLR)
 translate_art    the question → its tree of atomic operators, where it has one (AtomR, section 3.2)
 select           a step's question and one of the question's sources → yes or no, as many of each
+read             the question and passages → what they answer (data_gen.read_examples)
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from data_gen.annotate.trees import cut_step_tree
 from data_gen.augment.follow_ups import list_follow_ups
 from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, DroppedError
+from data_gen.read_examples import list_readings
 from revelator import plans
 from revelator.files import sha256_text
 from revelator.plans.language import BNF
@@ -86,7 +88,7 @@ def make_records(
 def _make_record(
     question: AnnotatedQuestion, task: Task, example: Example, identity: str, letters: str, names: str, group: str
 ) -> Row:
-    gold = task.write(example.gold) if task.language else example.gold
+    gold = example.gold if isinstance(example.gold, str | list) else task.write(example.gold)
     agreement = question.agreement.get(task.name)
     return Row(
         id=identity,
@@ -212,6 +214,11 @@ def _make_selections(question: AnnotatedQuestion, seed: int) -> Iterator[Example
     yield from _alternate(pairs, f"{seed}:{question.id}:select")
 
 
+def _make_readings(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    for key, shown, answer in list_readings(question, Random(f"{seed}:{question.id}:read")):
+        yield Example(key, shown, answer)
+
+
 def _alternate(pairs: dict[str, list[Example]], seed: str) -> Iterator[Example]:
     """A yes and a no by turns, each drawn by hash, as many of each."""
     drawn = [shuffle_by_hash(pairs[label], seed, lambda example: example.key) for label in ("yes", "no")]
@@ -240,6 +247,7 @@ _MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
     TRANSLATE_LOGIC.name: partial(_make_translations, TRANSLATE_LOGIC),
     TRANSLATE_ART.name: partial(_make_translations, TRANSLATE_ART),
     "select": _make_selections,
+    "read": _make_readings,
 }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from data_gen.questions import AnnotatedQuestion, DroppedError
@@ -18,7 +17,6 @@ from revelator.plans.language import LANGUAGES
 if TYPE_CHECKING:
     from presidio_analyzer import EntityRecognizer
 
-RULES = Path(__file__).parent / "configs" / "collect" / "redact.yaml"
 LEAST = 0.4  # of Presidio's scores: a telephone number without further words has 0.4
 Action = Literal["keep", "replace", "drop"]
 TEXTS = ("question", "expression", "parts", "steps", "answers", "passages", "entities", "query", "tree")

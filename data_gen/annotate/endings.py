@@ -6,12 +6,11 @@ done by code, gives the gold answer; no word of the question is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data_gen.questions import DroppedError
 from revelator.computing.operations import Case, Operand, operate
-from revelator.computing.values import is_value
 from revelator.plans import Dependent, Expression, Operation, bind, list_leaves, list_steps, spell_by_numbers
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import renumber
@@ -109,14 +108,8 @@ class Branch:
     name: str
     answers: tuple[tuple[str, ...], ...]
 
-    @property
-    def ends(self) -> tuple[str, ...]:
-        return self.answers[-1]
 
-    @property
-    def asked_about(self) -> str:
-        """What its last leaf was asked about."""
-        return join_answers(self.answers[-2]) if len(self.answers) > 1 else self.name
+Compared = list[tuple[str, tuple[str, ...]]]  # what each branch is called, with its values
 
 
 def choose_ending(branches: Sequence[Branch], gold: str) -> str:
@@ -125,47 +118,34 @@ def choose_ending(branches: Sequence[Branch], gold: str) -> str:
     Of yes and no it is `equal`, unless that says the opposite. Where lists share only some of their values it says
     nothing, and the executor leaves it to the judge; a plan cannot know this before it is run.
     """
-    if len(branches) < 2:
+    named = [(branch.name, branch.answers[-1]) for branch in branches]
+    if len(named) < 2:
         return UNKNOWN
     if gold in ("yes", "no"):
-        said = _operate(EQUAL, [(branch.name, branch.ends) for branch in branches])
-        return EQUAL if said in (None, (gold,)) else UNKNOWN
-    found = [ending for ending, answers in _try_endings(branches) if [*map(normalise, answers)] == [normalise(gold)]]
+        return EQUAL if _operate(EQUAL, named) in (None, (gold,)) else UNKNOWN
+    found = [
+        f"{operation}{of}"
+        for of, compared in _list_compared(branches, named).items()
+        for operation in EXTREMES
+        if [*map(normalise, _operate(operation, compared) or ())] == [normalise(gold)]
+    ]
     return found[0] if len(found) == 1 else UNKNOWN
 
 
-def _try_endings(branches: Sequence[Branch]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each ending that names one of what is compared, with its answers."""
-    for of, compared in _list_compared(branches).items():
-        for operation in EXTREMES:
-            yield f"{operation}{of}", _operate(operation, compared) or ()
-
-
-Compared = list[tuple[str, tuple[str, ...]]]  # what each branch is called, with its values
-
-
-def _list_compared(branches: Sequence[Branch]) -> Mapping[str, Compared]:
+def _list_compared(branches: Sequence[Branch], named: Compared) -> Mapping[str, Compared]:
     """What may be compared, by what the ending adds to its operation.
 
-    Two branches of one name are two values of it, which are subtracted. Of names there is no order, but of their
-    number.
+    Two branches of one name are two values of it, which are subtracted.
     """
-    names = [branch.name for branch in branches]
+    names, ends = zip(*named, strict=True)
+    if names[::2] == names[1::2]:
+        pairs = zip(names[::2], named[::2], named[1::2], strict=True)
+        return {"_difference": [(name, _operate("difference", pair) or ()) for name, *pair in pairs]}
     if len(set(names)) < len(names):
-        if names[::2] != names[1::2]:
-            return {}
-        pairs = zip(branches[::2], branches[1::2], strict=True)
-        return {"_difference": [(one.name, _subtract(one, other)) for one, other in pairs]}
-    if not any(is_value(answer) for branch in branches for answer in branch.ends):
-        return {"_count": [(branch.asked_about, (str(len(branch.ends)),)) for branch in branches]}
-    found = {"": [(branch.asked_about, branch.ends) for branch in branches]}
-    if any(len(branch.answers) > 1 for branch in branches):
-        found["_source"] = [(branch.name, branch.ends) for branch in branches]
-    return found
-
-
-def _subtract(one: Branch, other: Branch) -> tuple[str, ...]:
-    return _operate("difference", [("", one.ends), ("", other.ends)]) or ()
+        return {}
+    asked = [join_answers(branch.answers[-2]) if len(branch.answers) > 1 else branch.name for branch in branches]
+    found = {"": [*zip(asked, ends, strict=True)]}
+    return found | {"_source": named} if asked != [*names] else found
 
 
 def _operate(name: str, compared: Compared) -> tuple[str, ...] | None:

@@ -9,7 +9,6 @@ IRREGULAR = {
     "series": "series", "species": "species",
 }  # fmt: skip
 PLURALS = {one: many for many, one in IRREGULAR.items()}
-ALIKE = frozenset({"yards", "news", "headquarters"})  # also in the singular; yards are counted by their number
 PLACES = frozenset("angeles arkansas athens dallas illinois kansas massachusetts texas vegas wales".split())  # noqa: SIM905
 
 
@@ -23,7 +22,7 @@ def to_singular(noun: str) -> str:
     """flights → flight, cities → city, people → person."""
     if noun in IRREGULAR:
         return IRREGULAR[noun]
-    if not is_plural(noun) or noun in ALIKE:
+    if not is_plural(noun):
         return noun
     if noun.endswith("ies") and len(noun) > 4:
         return noun[:-3] + "y"

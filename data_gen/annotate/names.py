@@ -12,9 +12,7 @@ from revelator import plans
 
 NAME_SPAN = re.compile(r"[^\W\d_a-z][\w'.&-]*(?: (?:of|of the|de|von) [^\W\d_a-z][\w'.&-]*| [^\W_a-z][\w'.&-]*)*")
 NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
-TYPES = (
-    r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school|company"
-)
+TYPES = r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school"
 MAX_NAME = 48  # characters
 SAFE_NAME = re.compile(r"[^\W\d_][\w '.,:&!-]*[\w.!](?: \([\w .,'-]+\))?")  # nothing that a plan would have to quote
 SMALL = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
@@ -23,19 +21,8 @@ PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“
 
 def find_mention(name: str, text: str) -> str | None:
     """The spelling of `name` in `text` between word boundaries, up to case, accents and kinds of marks; or None."""
-    wanted, said = fold(name), fold(text)
-    start = said.find(wanted)
-    while start >= 0:
-        end = start + len(wanted)
-        if not _in_word(said[start - 1 : start]) and not _in_word(said[end : end + 1]):
-            return text[start:end]
-        start = said.find(wanted, start + 1)
-    return None
-
-
-def _in_word(character: str) -> bool:
-    """False for "", which stands beyond both ends."""
-    return character.isalnum() or character == "_"
+    found = re.search(rf"(?<!\w){re.escape(fold(name))}(?!\w)", fold(text))
+    return text[found.start() : found.end()] if found else None
 
 
 @lru_cache(maxsize=4096)
@@ -59,15 +46,14 @@ def recase(text: str, question: str) -> str:
     return re.sub(r"(?<![{\w])[^\W_]+", lambda match: capital.get(match[0], match[0]), text)
 
 
-def introduce(subjects: list[str], question: str) -> list[str]:
+def introduce(subjects: Sequence[str], question: str) -> dict[str, str]:
     """The subjects as the question introduces them: "… distributed the film UHF" makes "UHF" "the film UHF".
 
     All of them or none, so that the parts of a comparison are asked alike.
     """
     types = [_find_type(subject, question) for subject in subjects]
-    if not all(types):
-        return subjects
-    return [f"the {kind} {subject}" for kind, subject in zip(types, subjects, strict=True)]
+    known = {subject: f"the {kind} {subject}" for subject, kind in zip(subjects, types, strict=True)}
+    return known if all(types) else {}
 
 
 def _find_type(subject: str, question: str) -> str | None:
@@ -81,16 +67,13 @@ def find_shared_names(question: str, texts: Sequence[str], known: Sequence[str] 
 
     `known` names come first; further ones are runs of capitalised words.
     """
-    found = [name for name in known if find_mention(name, question)]
-    for text in texts:
-        for match in NAME_SPAN.finditer(text):
-            name = match[0].removesuffix("'s")
-            if match.start() > 0 and find_mention(name, question) and not any(find_mention(k, name) for k in known):
-                found.append(name)
+    spans = (match for text in texts for match in NAME_SPAN.finditer(text) if match.start() > 0)
+    found = (match[0].removesuffix("'s") for match in spans)
+    further = [name for name in found if not any(find_mention(one, name) for one in known)]
     names: list[str] = []
-    for name in sorted(dict.fromkeys(found), key=lambda n: (-len(n), n)):
-        in_plan = any(find_mention(name, text) for text in texts)
-        if in_plan and not any(find_mention(name, longer) for longer in names):
+    for name in sorted({*known, *further}, key=lambda name: (-len(name), name)):
+        is_shared = find_mention(name, question) and any(find_mention(name, text) for text in texts)
+        if is_shared and not any(find_mention(name, longer) for longer in names):
             names.append(name)
     return names
 

@@ -17,7 +17,7 @@ from data_gen.annotate.wording import ask, tidy
 from data_gen.questions import AnnotatedStep, DroppedError
 from revelator import plans
 from revelator.plans.art import Art
-from revelator.plans.operators import Call, Filter, Relate
+from revelator.plans.operators import Call, Relate
 from revelator.plans.steps import Computed, Tree, find_shape
 from revelator.trace import join_answers
 
@@ -33,7 +33,6 @@ class GoldStep:
     relation: str = ""
     answers: tuple[str, ...] = ()  # none where the source tells none
     title: str = ""
-    call: Filter | None = None  # what it keeps of an earlier step; `#n` as in its text
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -66,7 +65,7 @@ def write_gold_plan(question: str, steps: Sequence[GoldStep], seed: str) -> Gold
             raise DroppedError("a step refers to a later step or to none")
     mentioned = [_spell_names(step, question) for step in steps]
     entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
-    worded = _write_steps(_introduce_subjects(mentioned, question), question, seed)
+    worded = _write_steps(mentioned, question, seed)
     numbers: dict[int, int] = {}  # of the steps as leaves; each stands after those that it refers to
 
     def write(index: int) -> str:
@@ -90,22 +89,15 @@ def _spell_names(step: GoldStep, question: str) -> GoldStep:
     return replace(step, subject=subject or step.subject, text=recase(step.text, question))
 
 
-def _introduce_subjects(steps: Sequence[GoldStep], question: str) -> list[GoldStep]:
-    """The steps with the subjects that start chains introduced as the question does ("the film UHF")."""
-    first = [step.subject for step in steps if step.subject and not step.references]
-    known = dict(zip(first, introduce(first, question), strict=True))
-    return [replace(step, subject=known.get(step.subject, step.subject)) for step in steps]
-
-
 def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[str]:
-    """A question for every step.
+    """A question for every step, of the subjects that start chains as the question introduces them ("the film UHF").
 
     A chain is spoken of from its end: the last step stands at the question's start, the first beside the name that it
     starts from; a step between them is looked for between those places.
     """
-    said = fold(question)
-    named = [said.find(fold(step.subject)) for step in steps if step.subject and not step.references]
-    start = len(said[: max(named, default=len(said))].split())
+    said, first = fold(question), [step.subject for step in steps if step.subject and not step.references]
+    introduced = introduce(first, question)
+    start = len(said[: max((said.find(fold(subject)) for subject in first), default=len(said))].split())
     worded: list[str] = []
     for index, step in enumerate(steps):
         if not step.relation:
@@ -113,7 +105,7 @@ def _write_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[st
             continue
         own = said.find(fold(step.subject))
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
-        subject = re.sub(r"(#\d+) ,", r"\1,", step.subject)
+        subject = re.sub(r"(#\d+) ,", r"\1,", introduced.get(step.subject, step.subject))
         worded.append(ask(step.relation, subject, join_answers(step.answers), question, place, seed))
     return worded
 
@@ -138,8 +130,8 @@ def mark_numbers(text: str, numbers: Mapping[int, int]) -> str:
 
 
 def _build_call(step: GoldStep, numbers: Mapping[int, int]) -> Call | None:
-    """The operator of a step that was annotated with one, or as a relation; `[i]` stands for leaf i."""
-    call = step.call or (Relate(step.subject, step.relation) if step.relation else None)
+    """The operator of a step that was annotated as a relation; `[i]` stands for leaf i."""
+    call = Relate(step.subject, step.relation) if step.relation else None
     return call and call.rewrite(lambda text: replace_references(text, lambda k, _: f"[{numbers[k]}]"))
 
 

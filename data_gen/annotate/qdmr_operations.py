@@ -12,32 +12,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data_gen.annotate.plan import mark_numbers
-from data_gen.annotate.qdmr import REFERRED, StepWords, Writer, split_steps
+from data_gen.annotate.qdmr import AUXILIARY, REFERRED, R, StepWords, Writer, split_steps
 from data_gen.annotate.wording import WORDS
 from data_gen.questions import DroppedError
 from revelator.plans.operations import Condition
 from revelator.plans.steps import OperationStep, PlanStep
 
-R = REFERRED.pattern
 ENDS = {word: end for end in ("max", "min") for word in WORDS[end].split()}
 AGGREGATES = {"number": "count", "sum": "sum", "total": "sum", "average": "mean", "mean": "mean", **ENDS}
 _AGGREGATE = re.compile(rf"(?:the )?(\w+)(?: number)?(?: of)?(?: the)? {R}(?: for each (?:of )?(?:the )?{R})?", re.I)
 _SUPERLATIVE = re.compile(rf"{R} where {R} (?:is|are|was) (?:the )?(\w+)", re.I)
+SIGNS = {"at least": ">=", "at most": "<=", "equal to": "=", "": "=", "not": "!=", "max": ">", "min": "<"}
+SIGNS |= dict.fromkeys(("above", "over", "after"), ">") | dict.fromkeys(("below", "under", "before"), "<")
 _CONDITION = re.compile(
-    rf"{R} where (?:one of )?{R}(?: is| are| was| were| has| have)? "
-    r"(?:(at least|at most|equal to|\w+ than|above|over|after|below|under|before|not) )?(.+)",
-    re.I,
+    rf"{R} where (?:one of )?{R}(?: {AUXILIARY})? (?:({'|'.join(filter(None, SIGNS))}|\w+ than) )?(.+)", re.I
 )
 _COMPARISON = re.compile(
-    rf"which (?:of {R}, {R} )?(?:is|are|was|were) (?:the )?(\w+)(?: (?:of|between|among) [#\d ,andor]+)?", re.I
+    rf"which (?:of {R}, {R} )?{AUXILIARY} (?:the )?(\w+)(?: (?:of|between|among) [#\d ,andor]+)?", re.I
 )
-_LIST = re.compile(rf"{R}(?:\s*(?:,|and|or)+\s*{R})+", re.I)
 _SHARED = re.compile(rf"(?:.* )?(?:in |of )?both (?:of )?{R} and {R}|{R} that (?:is|are) (?:also )?(?:in )?{R}", re.I)
 _APART = re.compile(rf"(?:the )?(difference|sum) (?:of|between) {R} (?:and|,) {R}", re.I)
 _SAME = re.compile(rf"(?:if|is|are) (?:the )?{R} (?:is|are)? ?(?:the )?(?:same as|equal to) {R}", re.I)
-SIGNS = {"at least": ">=", "at most": "<=", "equal to": "=", "": "=", "not": "!=", "max": ">", "min": "<"}
-SIGNS |= dict.fromkeys(("above", "over", "after"), ">") | dict.fromkeys(("below", "under", "before"), "<")
 JUDGED = ("boolean", "comparative", "comparison")  # what the reader decides where it ends a question
+ASKED = ("select", "project", "filter", "discard", "None")
 UNSAID = {"sort": "a list in order", "comparative": "those whose value passes that of another step"}
 
 
@@ -46,19 +43,15 @@ def read_plan_steps(decomposition: str, operators: Sequence[str]) -> list[PlanSt
     steps = split_steps(decomposition)
     if len(operators) != len(steps):
         raise DroppedError("a decomposition whose operators are not one a step")
-    numbered = list(enumerate(zip(steps, operators, strict=True), start=1))
-    computed = {k: found for k, (text, name) in numbered if (found := read_operation(text, name, k == len(steps)))}
-    used = {k for operation in computed.values() for k in operation.needs}
-    writer = Writer(steps)
-    for k, (text, name) in numbered:
-        if k in computed:
-            base = writer.words[(computed[k].chosen or computed[k].needs)[0]]
-            writer.words[k] = StepWords("", many=base.many)
-        elif name in UNSAID and len(REFERRED.findall(text)) > 1:
-            raise DroppedError(f"an operator that no plan has: {UNSAID[name]}")
+    writer, computed = Writer(steps), dict[int, OperationStep]()
+    for k, (text, name) in enumerate(zip(steps, operators, strict=True), start=1):
+        if operation := read_operation(text, name, k == len(steps)):
+            computed[k] = operation
+            writer.words[k] = StepWords("", many=writer.words[(operation.chosen or operation.needs)[0]].many)
+        elif name in ASKED:
+            writer.words[k] = writer.write_step(k, text)
         else:
-            said = writer.write_step(k, text)
-            writer.words[k] = replace(said, folded=said.folded and k not in used)
+            raise DroppedError(f"an operator that no plan has: {UNSAID.get(name, name)}")
     uses = {k: [*one.needs, *([one.each] if one.each else [])] for k, one in computed.items()}
     numbers = writer.number_needed(uses)
     place = {k: number - 1 for k, number in numbers.items()}
@@ -90,7 +83,7 @@ def read_operation(text: str, operator: str, is_last: bool) -> OperationStep | N
             if (found := _COMPARISON.fullmatch(text)) and (end := ENDS.get(found[3].lower())) and len(referred) > 1:
                 return OperationStep(f"arg{end}", referred)
         case "union":
-            if _LIST.fullmatch(text):
+            if len(referred) > 1:
                 return OperationStep("union", referred)
         case "intersection":
             if _SHARED.fullmatch(text) and len(referred) == 2:

@@ -2,26 +2,26 @@
 
 A tree is flat: the leaves of the plan are the children of the question, in their order, so that `[i]` is the answer of
 leaf i. What is done with these answers is one more child, `[DR]`, with its operation. Under a flat tree every answer
-can be named by a decoder (`revelator.plans.json_decoding`), and a short one costs a small model least.
+can be named by a decoder (`revelator.plans.decoding`), and a short one costs a small model least.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 
 from data_gen.annotate.wording import STOP_WORDS
 from revelator.plans import Expression, bind, list_leaves
 from revelator.plans import Sequence as ListOf
 from revelator.plans import substitute as fill
 from revelator.plans.art import Art, check, depth, escape, number_nodes, parse, references, render, substitute
-from revelator.plans.json_decoding import DEEPEST
+from revelator.plans.decoding import DEEPEST
 from revelator.plans.operations import EXTREMES
-from revelator.plans.operators import Call, Relate, Search
+from revelator.plans.operators import Call, Filter, Relate, Search
 
-NAME = re.compile(
-    r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"
-)  # a run of capitalised words with small ones between them
+# A run of capitalised words with small ones between them
+NAME = re.compile(r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*")
 UNWRITABLE = re.compile(r"[\[\]\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what the decoder's grammar bars from texts
 NAMEABLE = re.compile(r"\[[1-9]\]")
 ENDS = STOP_WORDS | {"many", "much", "'s", "", "also"}  # words at the ends of a text that say nothing of a relation
@@ -57,8 +57,10 @@ def is_writable(art: Art) -> bool:
 
 
 def read_call(text: str) -> Call:
-    """The operator that a question in free words calls for: one step from the answer or else the name in it, by the
-    rest of its words; a search where there is no name, or nothing but one."""
+    """The operator that a question in free words calls for: a filter of "Which of [1] …?"; else one step from the
+    answer or else the name in it, by the rest of its words; a search where there is no name, or nothing but one."""
+    if kept := re.fullmatch(r"Which of (\[\d+\]) (.+)\?", text):
+        return Filter((kept[1],), kept[2])
     named = [f"[{number}]" for number in references(text)] or find_names(text)
     if not named:
         return Search(_trim(text) or text)
@@ -72,10 +74,8 @@ def find_names(text: str) -> list[str]:
     """What is written with a capital, longest first; the capital of the sentence is none."""
     found = []
     for match in NAME.finditer(text):
-        words = match[0].split()
-        while words and (words[0].casefold() in STOP_WORDS or (match.start() == 0 and len(words) == 1)):
-            words = words[1:]
-        if words:
+        words = [*dropwhile(lambda word: word.casefold() in STOP_WORDS, match[0].split())]
+        if len(words) > (match.start() == 0):
             found.append(" ".join(words).removesuffix("'s").rstrip(".,'"))
     return sorted(dict.fromkeys(found), key=lambda name: -len(name))
 
@@ -83,11 +83,8 @@ def find_names(text: str) -> list[str]:
 def _trim(text: str) -> str:
     """Without the words at both ends that only ask."""
     words = [word.strip('?!,;:"') for word in text.removeprefix("'s ").split()]
-    while words and words[0].casefold() in ENDS:
-        words = words[1:]
-    while words and words[-1].rstrip(".").casefold() in ENDS:
-        words = words[:-1]
-    return " ".join(words)
+    said = [place for place, word in enumerate(words) if word.rstrip(".").casefold() not in ENDS]
+    return " ".join(words[said[0] : said[-1] + 1]) if said else ""
 
 
 # ---- what is drawn from earlier answers
@@ -112,7 +109,7 @@ def compare_answers(ending: str, expression: Expression, children: Sequence[Art]
 
 
 def ask_same(*numbers: int) -> Art:
-    return Art(f"Are these the same: {join_marks(numbers)}?", operation="equal")
+    return Art(f"Are these the same: {', '.join(f'[{number}]' for number in numbers)}?", operation="equal")
 
 
 def ask_which(operation: str, answers: dict[str, str]) -> Art:
@@ -126,10 +123,6 @@ def ask_which(operation: str, answers: dict[str, str]) -> Art:
 
 def ask_how_many(number: int) -> Art:
     return Art(f"How many are in [{number}]?", operation="count")
-
-
-def join_marks(numbers: Sequence[int]) -> str:
-    return ", ".join(f"[{number}]" for number in numbers)
 
 
 # ---- the same tree about other things

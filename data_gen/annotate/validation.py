@@ -20,14 +20,11 @@ from revelator.trace import join_answers
 
 
 def check_plan(question: AnnotatedQuestion) -> str | None:
-    """The plan parses, is canonical, checks and binds. A chain of steps, or a route alone, may have none, and a logical
+    """The plan parses, is canonical and checks. A chain of steps, or a route alone, may have none, and a logical
     question has its query instead."""
     if not question.expression:
         return "no plan" if question.route == "single" and not question.query else None
-    if fault := _check_text("plan", question.expression, BNF):
-        return fault
-    plans.bind(plans.parse(question.expression))
-    return None
+    return _check_text("plan", question.expression, BNF)
 
 
 def check_query(question: AnnotatedQuestion) -> str | None:

@@ -46,9 +46,7 @@ def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, 
     """
     asked, *others = split_words(template.replace("{x}", " "))
     score, far = -0.3 * (asked in said), 0.0
-    for word in others:
-        if word in STOP_WORDS:
-            continue
+    for word in (other for other in others if other not in STOP_WORDS):
         places = [i for i, other in enumerate(said) if _stem(other) == _stem(word)]
         score += (-0.5 if word in said else -0.3) if places else 0.5
         far += min((abs(i - place) for i in places), default=0)

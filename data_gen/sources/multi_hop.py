@@ -8,19 +8,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate import qdmr
 from data_gen.annotate.endings import Branch, choose_ending
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldPlan, GoldStep, write_gold_plan
 from data_gen.annotate.qdmr_operations import read_plan_steps
-from data_gen.annotate.trees import compare_answers, render_tree
+from data_gen.annotate.trees import build_nodes, compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, DroppedError
 from data_gen.sources import fields
 from data_gen.sources.rows import ReadResult, read_annotated
 from revelator.errors import DataError
-from revelator.plans import Atomic, check, list_leaves, parse, render
-from revelator.plans.operators import Relate
-from revelator.plans.steps import UnspelledError, write_plan
+from revelator.plans import Atomic, Expression, check, list_leaves, parse, render
+from revelator.plans.operators import Filter, Relate
+from revelator.plans.steps import OperationStep, Steps, UnspelledError, write_plan
 from revelator.tasks import TRANSLATE_BNF
 
 
@@ -257,13 +256,7 @@ def read_qdmr(path: Path | str) -> Iterator[ReadResult]:
 
 def _annotate_qdmr(row: dict[str, Any]) -> AnnotatedQuestion:
     question = _read_break_question(row, "qdmr")
-    operators = fields.read_nested(row, "operators")
-    try:
-        plan = write_plan(read_plan_steps(fields.read_text(row, "decomposition"), operators))
-    except UnspelledError as error:
-        raise DroppedError(str(error)) from None
-    if faults := check(plan):
-        raise DroppedError(f"the plan does not check ({faults[0].code})")
+    plan = _write_break_plan(_read_break_steps(row))
     if isinstance(plan, Atomic):
         raise DroppedError("a plan of one step, which says the question again")
     return replace(question, expression=render(plan), tasks=("route", TRANSLATE_BNF.name))
@@ -276,12 +269,30 @@ def read_break(path: Path | str) -> Iterator[ReadResult]:
 
 def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
     question = _read_break_question(row, "break")
-    steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
-    if not any(step.call for step in steps):
+    steps = _read_break_steps(row, discard="filter")  # a tree asks what is left of a list without another one
+    if any(isinstance(step, OperationStep) for step in steps):
+        raise DroppedError("an operator that no source is asked for")
+    plan = _write_break_plan(steps)
+    nodes = build_nodes(plan, [None] * len(steps))
+    if not any(isinstance(node.call, Filter) for node in nodes):
         raise DroppedError("no step keeps some of a list")
-    planned = write_gold_plan(question.question, steps, question.id)
-    tree = render_tree(question.question, planned.nodes)
-    return replace(question, expression=planned.expression, entities=planned.entities, tree=tree)
+    return replace(question, expression=render(plan), tree=render_tree(question.question, nodes))
+
+
+def _read_break_steps(row: dict[str, Any], discard: str = "discard") -> Steps:
+    """`discard`: the operator by which such a step is read."""
+    operators = [discard if name == "discard" else name for name in fields.read_nested(row, "operators")]
+    return read_plan_steps(fields.read_text(row, "decomposition"), operators)
+
+
+def _write_break_plan(steps: Steps) -> Expression:
+    try:
+        plan = write_plan(steps)
+    except UnspelledError as error:
+        raise DroppedError(str(error)) from None
+    if faults := check(plan):
+        raise DroppedError(f"the plan does not check ({faults[0].code})")
+    return plan
 
 
 def _read_break_question(row: dict[str, Any], form: str) -> AnnotatedQuestion:

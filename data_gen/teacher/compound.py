@@ -32,6 +32,7 @@ from data_gen.teacher.chats import Asker, Decision
 from data_gen.teacher.config import CompoundConfig
 from data_gen.teacher.replies import SimpleQuestion
 from data_gen.teacher.work import Progress, Work, build_set, open_work
+from revelator.cluster import Engine, work_here
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.fingerprints import normalise
@@ -52,11 +53,13 @@ class Topic:
     documents: tuple[str, ...]
 
 
-def write_compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
+def write_compound(
+    config: CompoundConfig, out: Path, progress: Progress, engine: Engine = work_here
+) -> tuple[dict[str, Any], Work]:
     """Writes compound questions in the folder `out` and builds a set of them; its manifest. Raises as `teach` does."""
     with open_work(out, config, progress) as work:
         asyncio.run(_write(config, out, work))
-        manifest = build_set(out, config, work)
+        manifest = build_set(out, config, work, engine)
     return manifest, work
 
 

@@ -30,6 +30,7 @@ from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.replies import Check, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
+from revelator.cluster import Engine, work_here
 from revelator.fingerprints import normalise
 from revelator.plans import Atomic, Expression, Operation, Sequence, bind, list_steps, parse, render, substitute
 from revelator.tasks import (
@@ -172,8 +173,11 @@ def _join_passages(
     return (*own, *(replace(d, relevant=True) for d in documents if d.title in pages - judged))
 
 
-def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
-    """Asks the endpoint about every question, in the folder `out`, and builds the set there; its manifest.
+def teach(
+    config: TeachConfig, out: Path, progress: Progress, engine: Engine = work_here
+) -> tuple[dict[str, Any], Work]:
+    """Asks the endpoint about every question, in the folder `out`, and builds the set there; its manifest. The
+    `engine` prepares the set: asking is waiting for the endpoint, within one budget, which this process does.
 
     Held-out questions, and those met before, are never sent. Raises Unavailable or ServingError when the endpoint
     fails for good: the answers so far are kept. A budget that is spent ends the asking, and the set is what was done.
@@ -181,7 +185,7 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
     with open_work(out, config, progress) as work:
         asyncio.run(_annotate(config, out, work))
         untaught = {name: {"share": 0.0} for name in TASKS if name not in config.tasks}
-        manifest = build_set(out, config, work, tasks=untaught, split=config.split.model_dump())
+        manifest = build_set(out, config, work, engine, tasks=untaught, split=config.split.model_dump())
     return manifest, work
 
 

@@ -23,6 +23,7 @@ from data_gen.config import SetConfig
 from data_gen.questions import QUESTIONS, DroppedError
 from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client
 from data_gen.teacher.config import TeacherConfig
+from revelator.cluster import Engine, work_here
 from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import hold_lock
 from revelator.language_model import RefusedError
@@ -129,7 +130,9 @@ def open_work(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[
         cache.close()
 
 
-def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> dict[str, Any]:
+def build_set(
+    out: Path, config: TeacherConfig, work: Work, engine: Engine = work_here, **options: Any
+) -> dict[str, Any]:
     """The instruction set of the annotated questions in `out`; its manifest. Raises DataError where there is none."""
     if not work.kept:
         reasons = "\n  ".join(f"{reason}: {count}" for reason, count in sorted(work.dropped.items()))
@@ -138,4 +141,4 @@ def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> d
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     given = {"name": config.name, "seed": config.seed, "held_out": config.held_out, "sources": [source], **options}
     made = SetConfig.model_validate({**given, "entity_coverage": config.entity_coverage})
-    return build(made, out / "set", teaching=work.describe(config))
+    return build(made, out / "set", teaching=work.describe(config), engine=engine)

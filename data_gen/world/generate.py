@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from data_gen.leakage import make_text_key
 from data_gen.questions import QUESTIONS, AnnotatedQuestion
@@ -19,16 +21,36 @@ from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import WorldGraph
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, Questions
+from revelator.config import FilePath, Strict
 from revelator.errors import ConfigError, DataError
 from revelator.files import stage_folder
 from revelator.folders import FolderKind
 
-WORLD = FolderKind("a world", "revelator-world-1", "revelator data world --out DIR")
+WORLD = FolderKind("a world", "revelator-world-1", "revelator data build CONFIG.yaml")
 SMALLEST = 20
 PART = 8000  # questions of one graph
 ENTITIES = 0.5  # of a graph for each question
 SPLITS = (("train", 0.8), ("dev", 0.1), ("test", 0.1))
 PATIENCE = 400  # draws in a row that lead nowhere before the world is called too small
+
+
+Kind = Literal["single", "compound", "complex"]
+
+
+class WorldConfig(Strict):
+    """A synthetic world: documents, triples, and questions with gold plans. With `operators` there are complex
+    questions alone, and their trees have each operator. With `blend` each document also goes to one of three sources,
+    text, web or graph, in that folder, and the questions of two steps that need two sources are written beside
+    them."""
+
+    rows: Literal["world"]
+    size: int = 2_000  # questions, at least 20
+    seed: int = 0
+    dev: Annotated[int, Field(ge=0)] | None = None  # questions in the split dev: a tenth unless it is given
+    test: Annotated[int, Field(ge=0)] | None = None  # as `dev`
+    routes: Annotated[tuple[Kind, ...], Field(min_length=1)] = get_args(Kind)  # kinds of questions
+    operators: bool = False
+    blend: FilePath | None = None  # a second folder, of documents divided among sources
 
 
 def generate(
@@ -51,7 +73,7 @@ def generate(
     """
     if size < SMALLEST:
         raise ConfigError(
-            f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
+            f"a world has at least {SMALLEST} questions, not {size}", where="size", hint="ask for more questions"
         )
     WORLD.check_place(out)
     amounts = list(split_parts(size, held_back or {}))
@@ -78,7 +100,7 @@ def split_parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, 
     amounts = {"train": size - sum(held_out.values()), **held_out}
     if amounts["train"] < 1:
         left = "dev and test must leave questions for train"
-        raise ConfigError(f"{left}: {sum(held_out.values())} of {size}", where="--size", hint="ask for more in all")
+        raise ConfigError(f"{left}: {sum(held_out.values())} of {size}", where="size", hint="ask for more in all")
     for split, amount in amounts.items():
         for part, start in enumerate(range(0, amount, PART)):
             yield split, part, min(PART, amount - start)

@@ -39,7 +39,7 @@ SOURCE_KINDS: list[Literal["graph", "text", "web"]] = ["graph", "text", "web"]
 PAIRS = ["-".join(pair) for pair in combinations(SOURCE_KINDS, 2)]
 Division = Sequence[tuple[AnnotatedSource, frozenset[str]]]  # sources, and the types of things that each holds
 Facts = Mapping[tuple[str, str], Collection[str]]  # titles of documents, by two things
-BLEND = FolderKind("a blend", "revelator-blend-1", "revelator data world --blend DIR")
+BLEND = FolderKind("a blend", "revelator-blend-1", "revelator data build CONFIG.yaml")
 DRAWS = 50
 SEARCH = "http://127.0.0.1:8899/search"  # where examples/blend.sh serves the web's documents
 COPIES = (0.7, 0.2, 0.1)  # shares of things that one, two and three sources hold
@@ -108,7 +108,7 @@ def blend(world: Path, out: Path) -> dict[str, Any]:
     )
     if not _count_fewest(asked):
         found = sum(pair in asked for pair in PAIRS)
-        raise DataError(f"only {found} of 3 pairs of sources have a question", hint="make a larger world (--size)")
+        raise DataError(f"only {found} of 3 pairs of sources have a question", hint="make a larger world (`size`)")
     with stage_folder(out) as folder:
         for source in ("text", "web"):
             _write_rows(folder / f"{source}.jsonl", [row for row in passages if source in best.holders[row["title"]]])

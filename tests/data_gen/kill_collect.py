@@ -17,7 +17,7 @@ from typing import Any
 
 import mlflow.tracking  # noqa: F401  once, not in each fork
 
-from data_gen.collect import collect
+from data_gen.collect import CollectConfig, collect
 from revelator import registry
 from revelator.files import sha256_file
 
@@ -39,9 +39,9 @@ def begin(number: int, server: str, experiment: str, out: Path) -> int:
 
     try:
         os.environ[registry.TRACKING_URI] = server
-        registry.connect(out.parents[1])
+        config = CollectConfig(rows="collected", experiment=experiment, home=str(out.parents[1]))
         sys.addaudithook(look)
-        collect(out, experiment=experiment)
+        collect(config, out)
     except BaseException as error:
         print(error, file=sys.stderr)
         os._exit(1)

@@ -144,7 +144,7 @@ def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Pa
     made = all_records(tmp_path / "set")
     assert len(made) == sum(manifest["records"].values()) > 40
     assert len({record.id for record in made}) == len(made)
-    assert {record.task for record in made} == set(TASKS) - {"translate_logic", "select"}
+    assert {record.task for record in made} == set(TASKS) - {"translate_logic", "select", "read"}
     for record in made:
         task = TASKS[record.task]
         assert record.prompt_hash == task.prompt_hash
@@ -236,7 +236,7 @@ def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: 
     assert "held out (secret-test): 2" in (tmp_path / "b/README.md").read_text(encoding="utf-8")
 
     for folder, leaked in (("a", True), ("b", False)):
-        command = ["data", "leaks", str(tmp_path / folder), "--held-out", str(held), "--json"]
+        command = ["data", "inspect", str(tmp_path / folder), "--held-out", str(held), "--json"]
         result = CliRunner().invoke(revelator, command)
         found = json.loads(result.stdout)["found"]
         assert (result.exit_code, bool(found)) == (int(leaked), leaked)
@@ -387,15 +387,15 @@ ENDPOINT = {"endpoint": {"url": "http://127.0.0.1:9/v1", "model": "m"}}
 @pytest.mark.parametrize(
     ("fields", "options", "reason"),
     [
-        (SOURCES | {"rows": "other"}, [], "must be one of reading, composed, taught, compound"),
+        (SOURCES | {"rows": "other"}, [], "must be one of reading, world, composed, collected, taught, compound"),
         (SOURCES | {"rows": ["taught"]}, [], "must be one of"),
         (SOURCES | ENDPOINT, [], "add `rows: taught`"),
         (SOURCES | {"names": "n.txt", "size": 4}, [], "add `rows: composed`"),
         ({"name": "t", "corpus": "c.jsonl"} | ENDPOINT, [], "add `rows: compound`"),
         (SOURCES | ENDPOINT | {"corpus": "c.jsonl"}, [], "there is no such field"),
         (SOURCES | ENDPOINT | {"rows": "taught", "corpus": "c.jsonl"}, [], "there is no such field"),
-        (SOURCES | ENDPOINT | {"rows": "taught"}, ["--allow-single"], "are for instruction sets"),
-        (SOURCES | {"rows": "composed", "names": "n.txt"}, ["--engine", "ray"], "are for instruction sets"),
+        (SOURCES | ENDPOINT | {"rows": "taught"}, ["--allow-single"], "is for instruction sets"),
+        (SOURCES | {"rows": "composed", "names": "n.txt"}, ["--engine", "ray"], "is for instruction sets"),
     ],
 )
 def test_a_file_whose_kind_is_wrong_or_open_is_refused_with_the_reason(

@@ -17,12 +17,14 @@ import pytest
 from click.testing import CliRunner
 from mlflow.entities import AssessmentSource
 
+import data_gen
 from data_gen.build import build
+from data_gen.collect import CollectConfig
 from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion
-from data_gen.redact import RULES
 from revelator import spans
 from revelator.cli import revelator
+from revelator.config import read_config
 from revelator.fingerprints import hash_question
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.rows import Row, read_split
@@ -31,6 +33,8 @@ from tests.tracking_server import telling_spans
 
 PERSON = AssessmentSource(source_type="HUMAN", source_id="ana")
 MODEL = AssessmentSource(source_type="LLM_JUDGE", source_id="judge")
+JUDGED = Path(data_gen.__file__).parent / "configs" / "collect" / "judged.yaml"
+RULES = read_config(JUDGED, CollectConfig).model_dump(mode="json")["redact"]
 PLAN = "Who directed A? * Where was {director} born?"
 Ask = Callable[..., str]
 
@@ -64,9 +68,10 @@ def ask(tracking_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield tell
 
 
-def collect(tmp_path: Path, server: str, *more: str, code: int = 0) -> Any:
-    command = ["data", "collect", "--out", str(tmp_path / "out"), "--experiment", tmp_path.name]
-    run = CliRunner().invoke(revelator, [*command, "--json", *more])
+def collect(tmp_path: Path, server: str, code: int = 0, **fields: Any) -> Any:
+    config = tmp_path / "collect.yaml"
+    config.write_text(json.dumps({"rows": "collected", "experiment": tmp_path.name, **fields}))
+    run = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(tmp_path / "out"), "--json"])
     assert run.exit_code == code, run.output
     return json.loads(run.stdout) if code == 0 else run
 
@@ -94,7 +99,7 @@ def test_what_people_judged_is_collected_and_nothing_else(ask: Ask, tmp_path: Pa
     corrected = rows["Mended question?"]
     assert (corrected.expression, corrected.steps) == ("Who made it? + Who sold it?", ())
     assert (corrected.teacher, corrected.answers) == ("person:7", ())
-    assert collect(tmp_path, tracking_server, "--feedback", "corrected")["questions"] == 1
+    assert collect(tmp_path, tracking_server, feedback="corrected")["questions"] == 1
 
 
 def test_a_question_that_is_asked_again_is_one_row_of_the_later_verdict_and_stays_in_its_split(
@@ -142,7 +147,7 @@ def test_a_judged_plan_teaches_the_translation_into_its_own_language_and_nothing
         mlflow.log_expectation(trace_id=trace, name="plan", value=correction, source=PERSON)
     else:
         mlflow.log_feedback(trace_id=trace, name="correct", value=True, source=PERSON)
-    collect(tmp_path, tracking_server, "--redact")
+    collect(tmp_path, tracking_server, redact=RULES)
     [row] = build_rows(tmp_path)
     gold = language.parse(correction if corrected else plan)
     assert row.task == f"translate_{name}" and language.parse(row.completion) == gold
@@ -209,7 +214,7 @@ def test_words_of_another_form_are_named_and_cost_no_other_trace(
     mlflow.log_expectation(trace_id=odd, name=name, value=value, source=PERSON)
     mlflow.log_feedback(trace_id=right, name="correct", value="Yes", source=PERSON)
     mlflow.log_feedback(trace_id=right, name="stars", value=2, source=PERSON)  # a rating is no verdict
-    manifest = collect(tmp_path, tracking_server, "--redact")
+    manifest = collect(tmp_path, tracking_server, redact=RULES)
     assert set(read_questions(tmp_path)) == {"Right question?"}
     [left] = manifest["left_out"]
     assert reason.format(odd) in left
@@ -338,7 +343,7 @@ REDACTED = [  # question, plan, the question as it is kept, or the reason why it
 def test_redacting_replaces_or_leaves_out_by_the_rules(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
     for question, plan, _, _ in REDACTED:
         mlflow.log_expectation(trace_id=ask(question), name="plan", value=plan, source=PERSON)
-    manifest = collect(tmp_path, tracking_server, "--redact")
+    manifest = collect(tmp_path, tracking_server, redact=RULES)
     assert set(read_questions(tmp_path)) == {kept for _, _, kept, _ in REDACTED if kept}
     assert manifest["left_out"] == Counter(reason for _, _, _, reason in REDACTED if reason)
     assert manifest["redacted"]["secret"] == "drop"
@@ -346,17 +351,12 @@ def test_redacting_replaces_or_leaves_out_by_the_rules(ask: Ask, tmp_path: Path,
     assert not any(told in written for told in ("ana@", "901820", "8.8.8.8", SECRET[4:], "4111 1111"))
 
 
-def test_personal_data_in_a_judged_document_is_redacted_too_and_rules_are_a_file(
-    ask: Ask, tmp_path: Path, tracking_server: str
-) -> None:
+def test_personal_data_in_a_judged_document_is_redacted_too(ask: Ask, tmp_path: Path, tracking_server: str) -> None:
     judge_document(ask("A question?"), True, "Write to ana@example.org.")
-    rules = tmp_path / "rules.yaml"
     for action, text in (("replace", "Write to EMAIL."), ("keep", "Write to ana@example.org.")):
-        rules.write_text(RULES.read_text(encoding="utf-8").replace("email: replace", f"email: {action}"))
-        collect(tmp_path, tracking_server, "--redact", str(rules))
+        collect(tmp_path, tracking_server, redact=RULES | {"email": action})
         assert [row.passages[0].text for row in read_questions(tmp_path).values()] == [text]
-    rules.write_text(RULES.read_text(encoding="utf-8").replace("email: replace", "email: drop"))
-    refused = collect(tmp_path, tracking_server, "--redact", str(rules), code=1).exception
+    refused = collect(tmp_path, tracking_server, code=1, redact=RULES | {"email": "drop"}).exception
     assert "holds personal data (email): 1" in str(refused) and "ana@" not in str(refused)
 
 

@@ -42,6 +42,19 @@ def run(old: Path, new: Path, *options: str) -> Any:
     return CliRunner().invoke(revelator, ["data", "inspect", str(new), "--against", str(old), *options])
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--against", "old", "--held-out", "hashes"], "give one of --against and --held-out"),
+        (["--held-out", "hashes", "--split", "dev"], "leave --split out"),
+        (["another"], "several with --held-out"),
+    ],
+)
+def test_one_look_at_a_time_is_taken(options: list[str], said: str) -> None:
+    looked = CliRunner().invoke(revelator, ["data", "inspect", "new", *options])
+    assert looked.exit_code == 2 and said in looked.stderr
+
+
 def test_two_builds_of_one_configuration_hold_the_same(make: Make, world: list[dict[str, Any]]) -> None:
     old, new = make("old", world), make("new", world)
     assert compare_sets(old, new)["same"]

@@ -62,8 +62,8 @@ def test_who_lived_longer_is_told_by_the_differences_and_not_by_the_dates(ages: 
         ([("U.S.",), ("American",)], "yes", "equal"),
         ([("Norway", "Chile"), ("Chile",)], "yes", "equal"),  # the same in part: left to the judge as the plan is run
         ([("Norway",), ("Chile",)], "yes", "unknown"),
-        ([("Mila Tross",), ("Eno Vard", "Ria Sol")], "The Blue Kiln", "argmax_count"),
-        ([("1986",), ("1987", "1988")], "Salt Road", "unknown"),  # that it has fewer dates is chance
+        ([("Mila Tross",), ("Eno Vard", "Ria Sol")], "The Blue Kiln", "unknown"),  # that it has more may be chance
+        ([("1986",), ("1987", "1988")], "Salt Road", "unknown"),
         ([("1986",), ("1986",)], "Salt Road", "unknown"),
         ([("1986",), ("1987",)], "Elsewhere", "unknown"),
     ],

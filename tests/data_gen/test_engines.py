@@ -8,15 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.engines import prepare_here
-from data_gen.prepare import CHUNK, PreparedChunk, Preparer
+from data_gen.prepare import CHUNK, Chunk, PreparedChunk
 from data_gen.world.generate import generate
 from revelator.errors import ConfigError
 
@@ -34,9 +33,10 @@ def built(config: SetConfig, target: Path) -> tuple[dict, int]:
     """The manifest of a build here, and the first chunk that it prepared itself."""
     first: list[int] = []
 
-    def engine(prepare: Preparer, start: int) -> Iterator[PreparedChunk]:
-        first.append(start)
-        return prepare_here(prepare, start)
+    def engine(prepare: Callable[[Chunk], PreparedChunk], chunks: Iterable[Chunk]) -> Iterator[PreparedChunk]:
+        for chunk in chunks:
+            first.append(chunk.number)
+            yield prepare(chunk)
 
     return {**build(config, target, engine=engine), "created": ""}, first[0]
 

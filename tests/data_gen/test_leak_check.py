@@ -1,4 +1,4 @@
-"""`revelator data leaks` over everything that training reads: sets, a world beside GRPO, running text."""
+"""`revelator data inspect --held-out` over everything that training reads: sets, a world beside GRPO, running text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def leaks(held: list[str], folder: Path, *places: Path) -> dict[str, Any]:
     """What the command reports of `places` when the questions `held` are held out; its status says whether it found."""
     lines = [f"{hash_question(text)}  secret-test\n" for text in held]
     (folder / "held.sha256").write_text("".join(lines), encoding="utf-8")
-    arguments = ["data", "leaks", *map(str, places), "--held-out", str(folder / "held.sha256"), "--json"]
+    arguments = ["data", "inspect", *map(str, places), "--held-out", str(folder / "held.sha256"), "--json"]
     result = CliRunner().invoke(revelator, arguments)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -104,7 +104,7 @@ def test_a_question_is_found_within_a_line(text: str, tmp_path: Path) -> None:
 def test_what_is_found_before_a_broken_row_is_told(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"question": "Who leads Marn?"}\n{"question": \n')
     (tmp_path / "held.sha256").write_text(f"{hash_question('Who leads Marn?')}  secret-test\n")
-    command = ["data", "leaks", str(tmp_path / "rows.jsonl"), "--held-out", str(tmp_path / "held.sha256")]
+    command = ["data", "inspect", str(tmp_path / "rows.jsonl"), "--held-out", str(tmp_path / "held.sha256")]
     result = CliRunner().invoke(revelator, command)
     assert "line 1: secret-test: Who leads Marn?" in result.stdout and isinstance(result.exception, DataError)
 

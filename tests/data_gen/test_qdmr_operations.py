@@ -101,6 +101,7 @@ def test_each_operator_of_qdmr_is_an_operation(
             "select project project comparative project",
             "passes that of another step",
         ),
+        ("return towns of orn ;return if #1 is old ;return mayors of #2", "select boolean project", "has: boolean"),
         ("return towns of orn ;return age of #3", "select project", "later step"),
         (
             "return towns of orn ;return mills of marn ;return number of #2 for each #1",

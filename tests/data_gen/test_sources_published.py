@@ -37,7 +37,8 @@ def one(format: str, path: Path | str) -> AnnotatedQuestion:
 
 
 def test_every_format_of_the_configuration_has_a_reader() -> None:
-    assert {*READERS, "logic"} == set(get_args(Format))  # logical queries are drawn from a corpus, not read
+    others = {"logic", "reading"}  # logical queries are drawn from a corpus, rows for reading have splits by article
+    assert {*READERS, *others} == set(get_args(Format))
 
 
 def test_hotpotqa_gives_a_complex_question_without_a_plan_and_the_relevance_of_its_paragraphs(write) -> None:
@@ -160,13 +161,14 @@ def test_commonsenseqa_is_straightforward_in_each_of_its_forms(write) -> None:
 
 
 def test_break_gives_the_plans_of_its_filters_without_steps(write) -> None:
-    single = {**ROWS["break"], "question_id": "GEO_dev_2", "decomposition": "return orn ;return towns of #1"}
+    single = {**ROWS["qdmr"], "decomposition": "return orn ;return towns of #1", "operators": "['select', 'project']"}
     picture = {**ROWS["break"], "question_id": "NLVR2_dev_1"}
-    plan, *left = READERS["break"](write("b.jsonl", [ROWS["break"], single, picture]))
+    plan, *left = READERS["break"](write("b.jsonl", [ROWS["break"], single, ROWS["qdmr"], picture]))
     assert plan.expression == "What are the towns of orn? * Which of {1*} have a mill by the river?"
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
     assert left == [
-        SkippedRow("GEO_dev_2", "no step keeps some of a list"),
+        SkippedRow("SPIDER_dev_1", "no step keeps some of a list"),
+        SkippedRow("SPIDER_dev_1", "an operator that no source is asked for"),
         SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question"),
     ]
 

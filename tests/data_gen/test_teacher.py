@@ -228,7 +228,7 @@ def test_a_budget_in_money_counts_prices_of_both_sides(run: Run, teacher: Teache
     [
         (5, signal.SIGKILL, -signal.SIGKILL, ""),
         (10, signal.SIGKILL, -signal.SIGKILL, ""),
-        (5, signal.SIGINT, 1, "stopped: the answers so far are kept"),
+        (5, signal.SIGINT, 130, "stopped: the answers so far are kept"),
     ],
 )
 def test_a_killed_run_repeats_no_finished_call_and_gives_the_same_set(

@@ -14,12 +14,14 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.questions import ENDINGS, AnnotatedQuestion, AnnotatedStep
-from data_gen.world.generate import generate
+from data_gen.world.generate import WorldConfig, generate
 from data_gen.world.graph import load_relations
 from data_gen.world.names import load_vocabulary
 from data_gen.world.sources import blend
 from data_gen.world.terms import AskedTerm, echo_wording
+from evaluation.demo import MIXED
 from revelator.cli import revelator
+from revelator.config import read_config
 from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import sha256_file
 from revelator.plans import Sequence, bind, check, list_leaves, list_placeholders, parse, render, substitute
@@ -397,27 +399,41 @@ def test_a_world_that_is_too_small_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "w").exists()
 
 
+def test_every_shipped_world_is_a_configuration() -> None:
+    shipped = sorted(MIXED.parent.glob("*.yaml"))
+    assert len(shipped) > 2 and all(read_config(path, WorldConfig).size >= 20 for path in shipped)
+
+
+def test_a_set_has_no_size_to_change(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="size = 20: there is no such field"):
+        CliRunner().invoke(
+            revelator,
+            ["data", "build", str(MIXED.parents[1] / "world.yaml"), "--size", "20", "--out", str(tmp_path / "s")],
+            catch_exceptions=False,
+        )
+
+
 def test_what_is_refused_at_once_is_said_without_a_progress_bar(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused = {"19": tmp_path / "w", "20": tmp_path / "file/deep/w"}
     for size, out in refused.items():
-        ran = CliRunner().invoke(revelator, ["data", "world", "--size", size, "--out", str(out)])
+        ran = CliRunner().invoke(revelator, ["data", "build", str(MIXED), "--size", size, "--out", str(out)])
         assert isinstance(ran.exception, RevelatorError) and ran.exception.hint and ran.output == ""
     assert f"{tmp_path / 'file'} is a file and stands in the way" in str(ran.exception)
 
 
 def test_the_command_prints_the_manifest_as_json(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(
-        revelator, ["data", "world", "--size", "20", "--seed", "5", "--out", str(tmp_path / "w"), "--json"]
-    )
+    changed = ["--size", "20", "--seed", "5"]
+    ran = CliRunner().invoke(revelator, ["data", "build", str(MIXED), *changed, "--out", str(tmp_path / "w"), "--json"])
     assert ran.exit_code == 0
     assert json.loads(ran.stdout)["counts"]["split"] == {"dev": 2, "test": 2, "train": 16}
 
 
 def test_compound_questions_come_alone_in_splits_of_any_size_that_share_no_entity(tmp_path: Path) -> None:
-    arguments = ["world", "--route", "compound", "--size", "70", "--dev", "25", "--test", "5"]
+    config = tmp_path / "world.yaml"
+    config.write_text("{rows: world, routes: [compound], size: 70, dev: 25, test: 5}")
     ran = CliRunner().invoke(
-        revelator, ["data", *arguments, "--out", str(tmp_path / "w"), "--json"], catch_exceptions=False
+        revelator, ["data", "build", str(config), "--out", str(tmp_path / "w"), "--json"], catch_exceptions=False
     )
     counts = json.loads(ran.stdout)["counts"]
     assert counts["split"] == {"train": 40, "dev": 25, "test": 5} and counts["route"] == {"compound": 70}
