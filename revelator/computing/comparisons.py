@@ -22,28 +22,34 @@ _SYMBOLS = re.compile(r"[^\w\s.,:;!?'\"()&’‘“”-]")  # what a name is not
 
 def read_amounts(values: Sequence[str]) -> list[Quantity] | None:
     """The values as quantities of one dimension, or None."""
-    amounts = [amount for value in values if (amount := parse_quantity(value)) is not None]
-    if not values or len(amounts) < len(values) or len({amount.dimensionality for amount in amounts}) > 1:
-        return None
-    return amounts
+    amounts = _read_all(values, parse_quantity)
+    return amounts if amounts and len({amount.dimensionality for amount in amounts}) == 1 else None
+
+
+def _read_spans(values: Sequence[str]) -> list[Span] | None:
+    """The least and the greatest that each value may mean, on one scale; None where they have no common type."""
+    if dates := _read_all(values, parse_date):
+        return [date.days for date in dates]
+    points = _read_all(values, parse_clock)
+    if points is None and (amounts := read_amounts(values)):
+        points = [amount.to_base_units().magnitude for amount in amounts]
+    return points and [(point, point) for point in points]
+
+
+def _read_all(values: Sequence[str], read: Callable[[str], Any]) -> list[Any] | None:
+    found = [read(value) for value in values]
+    return None if None in found or not found else found
 
 
 def find_extremes(values: Sequence[str], *, greatest: bool) -> list[int]:
     """Indices of the least or the greatest of dates, times of day or quantities, several where they tie; [] where the
     values have no common type, or a date that gives its year alone leaves open which one is first."""
-    keys: list[Any] | None = _read_all(values, parse_date)
-    if keys:
-        spans = [key.days if not greatest else (-key.days[1], -key.days[0]) for key in keys]
-        first = min(spans)
-        ties = [place for place, span in enumerate(spans) if span == first]
-        clear = all(span[0] > first[1] for span in spans if span != first)
-        return ties if clear else []
-    keys = _read_all(values, parse_clock)
-    if keys is None:
-        amounts = read_amounts(values)
-        keys = [amount.to_base_units().magnitude for amount in amounts] if amounts else []
-    best = (max if greatest else min)(keys, default=None)
-    return [place for place, key in enumerate(keys) if key == best]
+    spans = _read_spans(values) or []
+    if greatest:
+        spans = [(-last, -first) for first, last in spans]
+    best = min(spans, default=(0, 0))
+    is_clear = all(span == best or span[0] > best[1] for span in spans)
+    return [place for place, span in enumerate(spans) if is_clear and span == best]
 
 
 def meets(value: str, condition: Condition) -> bool | None:
@@ -54,7 +60,7 @@ def meets(value: str, condition: Condition) -> bool | None:
     [True, False, None]
     """
     sign, than = condition.sign, condition.value
-    spans = _read_spans(value, than)
+    spans = _read_pair(value, than)
     if sign in ("=", "!="):
         return _negate_if(sign == "!=", are_alike(value, than) if spans is None else _is_within(*spans))
     if spans is None:
@@ -76,23 +82,15 @@ def _is_within(one: Span, other: Span) -> bool | None:
     return False if one[1] < other[0] or other[1] < one[0] else None
 
 
-def _read_spans(value: str, than: str) -> tuple[Span, Span] | None:
-    """The least and the greatest that each of two values may mean, on one scale; None where there is none."""
-    if dates := _read_all([value, than], parse_date):
-        return dates[0].days, dates[1].days
-    if clocks := _read_all([value, than], parse_clock):
-        return (clocks[0], clocks[0]), (clocks[1], clocks[1])
-    one, other = parse_quantity(value), parse_quantity(than)
-    if one is None or other is None or not (other.unitless or one.is_compatible_with(other)):
+def _read_pair(value: str, than: str) -> tuple[Span, Span] | None:
+    """The spans of two values, equal where a rounding apart."""
+    spans = _read_spans([value, than])
+    if spans is None and (amounts := _read_all([value, than], parse_quantity)) and amounts[1].unitless:
+        spans = [(amount.magnitude, amount.magnitude) for amount in amounts]
+    if spans is None:
         return None
-    there = other.magnitude if other.unitless else other.to(one.units).magnitude
-    here = there if math.isclose(one.magnitude, there) else one.magnitude
-    return (here, here), (there, there)
-
-
-def _read_all(values: Sequence[str], read: Callable[[str], Any]) -> list[Any] | None:
-    found = [read(value) for value in values]
-    return None if None in found or not found else found
+    one, other = spans
+    return (other if all(map(math.isclose, one, other)) else one), other
 
 
 def are_alike(one: str, other: str) -> bool | None:
@@ -103,13 +101,10 @@ def are_alike(one: str, other: str) -> bool | None:
     """
     if one == other:
         return True
-    if dates := _read_all([one, other], parse_date):
-        (first, last), (first_too, last_too) = dates[0].days, dates[1].days
-        return True if dates[0] == dates[1] else False if last < first_too or last_too < first else None
-    if clocks := _read_all([one, other], parse_clock):
-        return clocks[0] == clocks[1]
-    if amounts := read_amounts([one, other]):
-        return math.isclose(amounts[0].magnitude, amounts[1].to(amounts[0].units).magnitude)
+    if spans := _read_spans([one, other]):
+        if all(map(math.isclose, *spans)):
+            return True
+        return False if _is_within(*spans) is False else None
     if _read_all([one, other], parse_quantity):
         return None  # of different kinds
     key, against = normalise_country(one), normalise_country(other)

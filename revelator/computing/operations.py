@@ -39,14 +39,18 @@ class Operand:
 
 
 def operate(
-    name: str, operands: Sequence[Operand], chosen: Sequence[int] = (), condition: Condition | None = None
+    name: str,
+    operands: Sequence[Operand],
+    chosen: Sequence[int] = (),
+    condition: Condition | None = None,
+    compared: Sequence[Case] = (),
 ) -> tuple[str, ...] | None:
     """The answers of an operation, () where nothing is left; None where its values have no common type or do not decide
     it. `chosen`: the numbers of the steps of which `argmin`, `argmax` and `where` answer with a value; `condition`:
-    that of `where`."""
+    that of `where`, and `compared` the cases of the step that it compares with."""
     answers: Sequence[str] | None = None
     if condition:
-        answers = _keep_parts(condition, operands, chosen)
+        answers = _keep_parts(condition, operands, chosen, compared)
     elif name in EXTREMES:
         answers = _choose_part(name, operands, chosen)
     elif name != "judge":
@@ -129,12 +133,16 @@ def _choose_part(name: str, operands: Sequence[Operand], chosen: Sequence[int]) 
     return [text for text in told if text] if told and all(told) else None
 
 
-def _keep_parts(condition: Condition, operands: Sequence[Operand], chosen: Sequence[int]) -> Sequence[str] | None:
+def _keep_parts(
+    condition: Condition, operands: Sequence[Operand], chosen: Sequence[int], compared: Sequence[Case]
+) -> Sequence[str] | None:
     """What the cases are about one of whose values meets the condition; these values themselves where a step is asked
-    once, or names itself."""
+    once, or names itself. The step that the condition compares with is none of the parts."""
+    operands = [operand for operand in operands if operand.step + 1 not in condition.steps]
     several, found = len(operands) > 1, list[str]()
     for operand, case in [(one, case) for one in operands for case in one.cases]:
-        met = {answer: meets(answer, condition) for answer in case.answers}
+        known = _find_compared(condition, case, compared)
+        met = {answer: meets(answer, known) if known else None for answer in case.answers}
         holding = [answer for answer, holds in met.items() if holds]
         named = [number - 1 for number in chosen if number - 1 in {*case.taken, operand.step}]
         gives_values = max(named) == operand.step if named else not (case.taken or (several and operand.label))
@@ -145,6 +153,20 @@ def _keep_parts(condition: Condition, operands: Sequence[Operand], chosen: Seque
         elif holding:
             found.append(_tell(operand, case, chosen, several) or "")
     return None if "" in found else found
+
+
+def _find_compared(condition: Condition, case: Case, compared: Sequence[Case]) -> Condition | None:
+    """The condition of a case, with the value that its step has on the way to the case, or where it was asked about the
+    same; else its only one. None where there is none, or several."""
+    if not condition.steps:
+        return condition
+    if value := case.taken.get(condition.steps[0] - 1):
+        return Condition(condition.sign, value)
+    related = [(other, other.taken.keys() & case.taken.keys()) for other in compared]
+    if any(shared for _, shared in related):
+        compared = [other for other, shared in related if all(other.taken[k] == case.taken[k] for k in shared)]
+    values = {answer for other in compared for answer in other.answers}
+    return Condition(condition.sign, *values) if len(values) == 1 else None
 
 
 def _tell(operand: Operand, case: Case, chosen: Sequence[int], several: bool) -> str | None:

@@ -180,10 +180,11 @@ def says_value(text: str, answer: str) -> bool:
     if (date := parse_date(answer)) and _says_date(text, date):
         return True
     whole = parse_quantity(answer)
-    wanted = [(whole, [])] if whole is not None else _find_quantities(normalise_spaces(answer))
+    words, wanted = ((), [(whole, 0, 0)]) if whole is not None else _find_quantities(normalise_spaces(answer))
     if len(wanted) != 1:
         return False
-    [(amount, beside)] = wanted
+    [(amount, first, end)] = wanted
+    beside = [*words[:first], *words[end:]]
     return any(_says_quantity(clause, amount, beside) for clause in _CLAUSE_END.split(text))
 
 
@@ -200,25 +201,27 @@ def _says_date(text: str, wanted: Date) -> bool:
     return False
 
 
-def _find_quantities(clause: str) -> list[tuple[Quantity, list[str]]]:
-    """The quantities in a clause, each with the words beside it."""
-    words = (clause if _DIGIT.search(clause) else alpha2digit(clause, "en", 0)).split()
+@lru_cache(maxsize=512)  # a text is asked about each answer
+def _find_quantities(clause: str) -> tuple[tuple[str, ...], list[tuple[Quantity, int, int]]]:
+    """The words of a clause, and its quantities, each with its first word's place and the place behind its last."""
+    words = tuple((clause if _DIGIT.search(clause) else alpha2digit(clause, "en", 0)).split())
     found, place = [], 0
     while place < len(words):
         for end in range(min(place + MOST_WORDS, len(words)), place, -1) if _DIGIT.search(words[place]) else ():
             amount = parse_quantity(" ".join(words[place:end]).strip(_MARKS))
             if amount is not None:
-                found.append((amount, [*words[:place], *words[end:]]))
+                found.append((amount, place, end))
                 place = end - 1
                 break
         place += 1
-    return found
+    return words, found
 
 
 def _says_quantity(clause: str, wanted: Quantity, beside: Sequence[str]) -> bool:
-    for found, around in _find_quantities(clause):
-        said = {normalise(word) for word in around}
-        if _are_equal(wanted, found, around) and all(normalise(word) in said for word in beside if normalise(word)):
+    words, quantities = _find_quantities(clause)
+    for found, first, end in quantities:
+        around = [*words[:first], *words[end:]]
+        if _are_equal(wanted, found, around) and {normalise(word) for word in beside} <= {"", *map(normalise, around)}:
             return True
     return False
 

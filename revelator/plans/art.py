@@ -28,7 +28,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import trees
 from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault, sort_faults
-from revelator.plans.grammar import read_grammar_file
+from revelator.plans.grammar import read_grammar_file, read_object
 from revelator.plans.operations import COMPUTED
 from revelator.plans.operators import CALLS, STRICT, Call, Filter, Relate, Search, Text, spell_call
 
@@ -36,7 +36,7 @@ Path = tuple[str | int, ...]  # of a value inside the JSON form
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
-REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
+REFERENCE = re.compile(r"(?<!\[)(\[++)(\d{1,4})(\]++)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def schema() -> dict[str, Any]:
 def parse(text: str) -> Art:
     """Parses a JSON text into a tree. Raises ExpressionError with line, column, caret and a hint."""
     try:
-        value = json.loads(text, object_pairs_hook=_read_object, parse_int=float)  # of any number of digits
+        value = json.loads(text, object_pairs_hook=read_object, parse_int=float)  # of any number of digits
         if _is_too_deep(value):
             raise RecursionError
         art: Art = _NODE.validate_python(value)
@@ -184,16 +184,6 @@ def parse(text: str) -> Art:
         raise fault(text, "twice", str(error), 0, len(text), "write each name once, with a value") from error
     object.__setattr__(art, "source", text)
     return art
-
-
-def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
-    if None in value.values():
-        raise ValueError(f"{next(name for name in value if value[name] is None)!r} is null")
-    return value
 
 
 def _is_too_deep(value: Any) -> bool:

@@ -16,7 +16,6 @@ from revelator.plans.bnf import (
     Dependent,
     Expression,
     Operation,
-    list_steps,
     read_reference,
     replace_placeholders,
     rewrite,
@@ -52,11 +51,16 @@ def spell_number(name: str, step: GraphStep) -> str:
 
 
 class _Results(NamedTuple):
-    """What a part of the plan offers: its results, the names that it bound, and where its steps stand."""
+    """What a part of the plan offers: the chains of steps that lead to its results, one for a chain and several for a
+    list; the names that it bound; and where its steps stand."""
 
-    last: list[int]
+    chains: list[list[int]]
     names: dict[str, int]
     steps: range
+
+    @property
+    def last(self) -> tuple[int, ...]:
+        return tuple(chain[-1] for chain in self.chains)
 
 
 class _Binder:
@@ -65,7 +69,7 @@ class _Binder:
 
     def bind(self, root: Expression) -> Graph:
         results = self._visit(root, (), {})
-        return Graph(tuple(self.steps), tuple(results.last))
+        return Graph(tuple(self.steps), results.last)
 
     def _visit(self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> _Results:
         """`scope`: the left operands that this node stands to the right of, nearest first; `bound`: what the names in
@@ -86,25 +90,26 @@ class _Binder:
                 chosen=node.references,
                 condition=node.condition,
                 inside=inside.steps,
-                parts=tuple(inside.last),
-                branches=find_branches(node.operand, start),
+                parts=inside.last,
+                branches=inside.chains,
             )
             return self._add(step, start, inside.names)
         if type(node) is Dependent:
             left = self._visit(node.left, scope, bound)
             assigned = _assign(node.right, (left, *scope), bound)
             right = self._visit(node.right, (left, *scope), {**bound, **assigned})
-            return self._end(right.last, {**left.names, **assigned, **right.names}, start)
+            chains = [[*left.steps, *chain] for chain in right.chains]
+            return self._end(chains, {**left.names, **assigned, **right.names}, start)
         parts = [self._visit(item, scope, bound) for item in node.children]
         names = {name: source for part in parts for name, source in part.names.items()}
-        return self._end([i for part in parts for i in part.last], names, start)
+        return self._end([chain for part in parts for chain in part.chains], names, start)
 
     def _add(self, step: GraphStep, start: int, names: dict[str, int]) -> _Results:
         self.steps.append(step)
-        return self._end([len(self.steps) - 1], names, start)
+        return self._end([[*range(start, len(self.steps))]], names, start)
 
-    def _end(self, last: list[int], names: dict[str, int], start: int) -> _Results:
-        return _Results(last, names, range(start, len(self.steps)))
+    def _end(self, chains: list[list[int]], names: dict[str, int], start: int) -> _Results:
+        return _Results(chains, names, range(start, len(self.steps)))
 
 
 def _assign(right: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> dict[str, int]:
@@ -120,20 +125,6 @@ def _assign(right: Expression, scope: tuple[_Results, ...], bound: dict[str, int
     offered = islice((source for results in scope for source in results.last), len(new))
     taken = [*offered, *repeat(left.last[-1], len(new))]
     return known | dict(zip(new, taken, strict=False))
-
-
-def find_branches(expression: Expression, first: int = 0) -> list[list[int]]:
-    """The chains whose last steps make up the result, each as step indices: one for a chain, several for a list."""
-    if isinstance(expression, Atomic | Operation):
-        return [[*range(first, first + len(list_steps(expression)))]]
-    if isinstance(expression, Dependent):
-        left = len(list_steps(expression.left))
-        return [[*range(first, first + left), *branch] for branch in find_branches(expression.right, first + left)]
-    found: list[list[int]] = []
-    for item in expression.items:
-        found += find_branches(item, first)
-        first += len(list_steps(item))
-    return found
 
 
 def list_starts(right: Expression) -> list[Atomic]:

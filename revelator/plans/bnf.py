@@ -29,7 +29,7 @@ from revelator.plans.parsing import MisplacedError, Token, parse_tokens
 from revelator.plans.trees import Joined, Node, cover, join, walk, walk_up
 
 MAX_CHARACTERS = 1_000_000
-NAME = r"\d+\*|\w(?:[\w .'-]{0,62}\w)?"
+NAME = r"\d{1,64}\*|\w(?:[\w .'-]{0,62}\w)?"
 _NUMBER = re.compile(r"(\d+)(\*?)", re.ASCII)
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
 SPACED = re.compile(rf"(?<!\{{)\{{(?:\s+({NAME})\s*|({NAME})\s+)\}}(?!\}})")
@@ -189,7 +189,8 @@ def rewrite(
         parts = [visit(child) for child in node.children]
         if type(node) is Operation:
             next(places)
-            return Operation(parts[0], node.name, tuple(map(number, node.references)), node.condition)
+            condition = node.condition and node.condition.renumber(number)
+            return Operation(parts[0], node.name, tuple(map(number, node.references)), condition)
         return Dependent(*parts) if type(node) is Dependent else Sequence(tuple(parts))
 
     return visit(expression)
@@ -260,18 +261,12 @@ def parse(text: str) -> Expression:
         raise fault(text, "too-deep", str(error), 0, len(text), hint) from None
 
 
-def _operate(operand: Expression, token: Token) -> Operation:
-    name, references, condition = token.value
-    named = tuple(int(reference[1:-1]) for reference in references)
-    return Operation(operand, name, named, condition, span=(operand.place[0], token.end))
-
-
 MAKERS: dict[str, Callable[..., Expression]] = {
     "TEXT": Atomic,
     "TIGHT": lambda parts: reduce(lambda left, right: Dependent(left, right, span=cover([left, right])), parts),
     "LOOSE": lambda parts: join(Sequence, parts, cover(parts)),
     "CLOSE": lambda node, span: replace(node, span=span),
-    "OPERATION": _operate,
+    "OPERATION": lambda operand, token: Operation(operand, *token.value, span=(operand.place[0], token.end)),
 }
 
 

@@ -13,19 +13,20 @@ operation has values that it can be done on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.plans.binding import bind
+from revelator.plans.binding import bind, list_starts, spell_by_numbers, spell_number
 from revelator.plans.bnf import (
     SPACED,
     Atomic,
     Dependent,
     Expression,
     Operation,
+    Sequence,
     Step,
     find_placeholders,
     is_explicit,
@@ -40,11 +41,13 @@ from revelator.plans.bnf import (
 from revelator.plans.faults import Diagnostic, Span, sort_faults
 from revelator.plans.graph import GraphStep
 from revelator.plans.lexer import reads_as_itself
-from revelator.plans.operations import COMPARING, ORDERING, SEVERAL, VERDICTS
+from revelator.plans.operations import COMPARING, ORDERING, PAIRED, SEVERAL, VERDICTS
 from revelator.plans.trees import walk
 
 Rules = Literal["scoped", "paper"]
 
+MOST_LEAVES = 1_000  # of a plan that is checked; what one question may ask is far less (`Limits.leaves`)
+DIVIDED = "divide it into several plans, and ask them one after the other"
 LONE_BRACE = "a brace of this question has no partner"
 JOIN_THEM = "join the questions with + in front of the =>, or ask one for each value of another: a * b {1}"
 CLOSE_IT = "close it: {name} takes the earlier result; a brace that means itself is doubled"
@@ -58,18 +61,25 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
     expression = with_spans(expression)
+    if len(leaves := list_leaves(expression)) > MOST_LEAVES:
+        message = f"the plan has {len(leaves):,} questions; {MOST_LEAVES:,} is the most"
+        return (Diagnostic("too-many-leaves", message, *leaves[MOST_LEAVES].place, DIVIDED),)
     return sort_faults([*_find_faults(expression, rules), *_find_step_faults(expression)])
 
 
-def find_lone_braces(expression: Expression) -> tuple[Diagnostic, ...]:
-    """Finds the questions with a brace that has no partner: it was to be a placeholder. Offsets are as in `check`."""
-    found = filter(_has_lone_brace, list_leaves(with_spans(expression)))
-    return tuple(Diagnostic("lone-brace", LONE_BRACE, *leaf.place, CLOSE_IT) for leaf in found)
+def find_misspelled_leaves(expression: Expression) -> tuple[Diagnostic, ...]:
+    """Finds what a caller hardly meant as text: a brace without a partner, a placeholder that is none for the spaces in
+    its braces, and a logical query that cannot be run, as `logic.check` says. Offsets are as in `check`."""
+    leaves = list_leaves(with_spans(expression))
+    return sort_faults(fault for leaf in leaves for fault in _find_misspellings(leaf))
 
 
-def find_reference_spaces(expression: Expression) -> tuple[Diagnostic, ...]:
-    """Finds the placeholders that are none for the spaces in their braces. Offsets are as in `check`."""
-    return tuple(fault for leaf in list_leaves(with_spans(expression)) for fault in _describe_spaces(leaf))
+def _find_misspellings(leaf: Atomic) -> Iterator[Diagnostic]:
+    if _has_lone_brace(leaf):
+        yield Diagnostic("lone-brace", LONE_BRACE, *leaf.place, CLOSE_IT)
+    yield from _describe_spaces(leaf)
+    for fault in _check_query(leaf.text):
+        yield replace(fault, start=leaf.place[0], end=leaf.place[1])
 
 
 def _describe_spaces(leaf: Atomic) -> Iterator[Diagnostic]:
@@ -78,15 +88,6 @@ def _describe_spaces(leaf: Atomic) -> Iterator[Diagnostic]:
         meant = f"{{{match[1] or match[2]}}}"
         message = f"a reference has no spaces in its braces: this is text, not {meant}"
         yield Diagnostic("spaced-reference", message, *place(*match.span()), f"write {meant}")
-
-
-def find_query_faults(expression: Expression) -> tuple[Diagnostic, ...]:
-    """Finds the leaves that are logical queries which cannot be run, as `logic.check` says. The place is the leaf."""
-    return tuple(
-        replace(fault, start=leaf.place[0], end=leaf.place[1])
-        for leaf in list_leaves(with_spans(expression))
-        for fault in _check_query(leaf.text)
-    )
 
 
 def _check_query(text: str) -> tuple[Diagnostic, ...]:
@@ -173,22 +174,25 @@ def _find_reference_faults(leaf: Atomic, place: int, count: int, step: GraphStep
 
 
 def _find_operation_faults(
-    operation: Operation, place: int, steps: tuple[Step, ...], bound: Sequence[GraphStep]
+    operation: Operation, place: int, steps: tuple[Step, ...], bound: tuple[GraphStep, ...]
 ) -> Iterator[Diagnostic]:
     parts, inside = [steps[part] for part in bound[place].parts], bound[place].inside
-    outside = [number for number in operation.references if number - 1 not in inside]
+    condition = operation.condition
+    compared = condition.steps if condition else ()
+    outside = [number for number in (*operation.references, *compared) if number - 1 not in inside]
     if outside:
         message = f"step {outside[0]} is not one of those that {operation.name} is done with"
         hint = f"name steps {inside[0] + 1} to {place}"
         yield Diagnostic("operation-reference", message, *operation.place, hint)
-    if operation.condition and list_placeholders(operation.condition.value):
-        message = "a condition compares with a value that stands in the plan"
-        hint = "write the value itself; => judge compares answers with one another"
+    is_unknown = condition and not compared and list_placeholders(condition.value)
+    if is_unknown or [number - 1 for number in compared] == [*bound[place].parts]:
+        message = "a condition compares with a value, or with that of another step by its number"
+        hint = "write the value itself, or where > {3} for what step 3 answers"
         yield Diagnostic("condition-reference", message, *operation.place, hint)
     if operation.name in SEVERAL and len(parts) < 2:
         message, hint = f"{operation.name} needs two parts or more", "join them with + in front of the =>"
         yield Diagnostic("one-part", message, *operation.place, hint)
-    elif operation.name in COMPARING and len(parts) < 2 and not is_fanned_out(place, steps, bound):
+    elif operation.name in COMPARING and len(parts) < 2 and not is_fanned_out(place, bound):
         message = f"{operation.name} compares what several questions answer, and this one is asked once"
         yield Diagnostic("one-part", message, *operation.place, JOIN_THEM)
     if operation.name in ORDERING and any(type(part) is Operation and part.name in VERDICTS for part in parts):
@@ -208,15 +212,11 @@ def _find_missing_dependency(node: Expression) -> Iterator[Diagnostic]:
     yield Diagnostic("missing-dependency", message, *node.place, hint)
 
 
-def is_fanned_out(operation: int, steps: Sequence[Step], bound: Sequence[GraphStep]) -> bool:
+def is_fanned_out(operation: int, bound: tuple[GraphStep, ...]) -> bool:
     """Whether the only part of an operation may be asked several times: a step of it is asked for each value of an
     earlier step of it. An operation inside counts once for all that it is done with."""
     first, [end] = bound[operation].inside[0], bound[operation].parts
-    inside: Sequence[int] = (end,)
-    if isinstance(steps[end], Operation):
-        inside = bound[end].inside
-    elif any(not bound[end].takes_all(name) and first <= step for name, step in bound[end].sources.items()):
-        return True
+    inside = bound[end].inside or (end,)
     return any(
         not bound[each].takes_all(name) and first <= step < inside[0]
         for each in inside
@@ -233,3 +233,60 @@ def make_placer(leaf: Atomic) -> Callable[[int, int], Span]:
     elif surplus:
         return lambda start, end: whole
     return lambda start, end: (first + start, first + end)
+
+
+# What a plan that can be run leaves open: it says less than it could, and what it means is found in another way.
+
+
+def advise(expression: Expression) -> tuple[Diagnostic, ...]:
+    """Advice on a plan that checks, left to right; it refuses nothing. Offsets are as in `check`.
+
+    `which-result`: a name stands for one of several results, which are taken in their order (`binding`); numbers say
+    which, and the first hint about a name has the whole plan by number. `one-question`: an operation that takes two
+    values is done with one question, and works only if that has two answers.
+    """
+    expression = with_spans(expression)
+    steps, bound = list_steps(expression), bind(expression).steps
+    named = sort_faults(_find_open_names(expression, steps, bound))
+    if named:
+        hint = f"{named[0].hint}; by number the plan is: {render(spell_by_numbers(expression))}"
+        named = (replace(named[0], hint=hint), *named[1:])
+    return sort_faults([*named, *_find_lone_questions(steps, bound)])
+
+
+def _find_open_names(
+    expression: Expression, steps: tuple[Step, ...], bound: tuple[GraphStep, ...]
+) -> Iterator[Diagnostic]:
+    """The names whose left operand has several results, each where it first stands in its leaf."""
+    places = {id(step): place for place, step in enumerate(steps)}
+    for node in walk(expression):
+        if type(node) is not Dependent or (count := _count_results(node.left)) < 2:
+            continue
+        for leaf in list_starts(node.right):
+            step, locate = bound[places[id(leaf)]], make_placer(leaf)
+            found: dict[str, Span] = {}
+            for name, start, end in find_placeholders(leaf.text):
+                if name in step.sources and not read_reference(name):
+                    found.setdefault(name, (start, end))
+            for name, (start, end) in found.items():
+                number = spell_number(name, step)
+                message = (
+                    f"{{{name}}} may be any of {count} results, and is taken for that of step {step.sources[name] + 1}"
+                )
+                yield Diagnostic("which-result", message, *locate(start, end), f"write {number} for it")
+
+
+def _count_results(node: Expression) -> int:
+    while type(node) is Dependent:
+        node = node.right
+    return sum(map(_count_results, node.items)) if type(node) is Sequence else 1
+
+
+def _find_lone_questions(steps: tuple[Step, ...], bound: tuple[GraphStep, ...]) -> Iterator[Diagnostic]:
+    for place, step in enumerate(steps):
+        if not (isinstance(step, Operation) and step.name in PAIRED and len(bound[place].parts) == 1):
+            continue
+        [end] = bound[place].parts
+        if isinstance(steps[end], Atomic) and not is_fanned_out(place, bound):
+            message = f"{step.name} takes two values, and is done with one question: it must have two answers"
+            yield Diagnostic("one-question", message, *step.place, JOIN_THEM)

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from typing import Any
 
 from revelator.plans.faults import fault
 
@@ -63,6 +64,17 @@ def read_string(text: str, start: int, end: int, what: str) -> str:
         at = min(start + error.pos, end - 1)
         hint = rf"{what} is a JSON string: write a backslash as \\\\, a quote as \", a line break as \n"
         raise fault(text, "bad-escape", "this escape has no meaning", at, at + 1, hint) from None
+
+
+def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The JSON object of these pairs. Raises ValueError for a name that stands twice or has no value."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+    if None in value.values():
+        raise ValueError(f"{next(name for name in value if value[name] is None)!r} is null")
+    return value
 
 
 def write_string(text: str) -> str:

@@ -19,6 +19,8 @@ from revelator.plans.art import REFERENCE, Art, Numbered, number_nodes
 from revelator.plans.operations import Condition
 from revelator.plans.operators import Call, Filter
 
+# What a tree compares, as its gold writes it: `Which …, Ada ([1]) or Bo ([2])?`, or with commas alone. Without it none
+# of 272 gold trees that ask which one is right, and with it all are (docs/results.md).
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})

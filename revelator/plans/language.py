@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from revelator.errors import ExpressionError
-from revelator.plans import advice, art, bnf, checking, drawing, logic, operators, steps
-from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans import art, bnf, checking, drawing, logic, operators, steps
+from revelator.plans.decoding import make_art_grammar, make_json_grammar, make_logic_grammar, make_plan_grammar
 from revelator.plans.faults import Diagnostic
 from revelator.plans.grammar import Grammar, read_grammar_file
-from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
 from revelator.plans.names import find_words
 
 LanguageName = Literal["bnf", "logic", "art"]
@@ -148,10 +147,8 @@ BNF = PlanLanguage(
     token_limit=256,
     beam_token_limit=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
-    refuse=lambda plan: (
-        checking.find_lone_braces(plan) + checking.find_reference_spaces(plan) + checking.find_query_faults(plan)
-    ),
-    advise=advice.advise,
+    refuse=checking.find_misspelled_leaves,
+    advise=checking.advise,
     letters=drawing.to_letters,
     json_schema=steps.schema,
     chat_grammar=lambda: make_json_grammar(steps.schema()),

@@ -13,7 +13,7 @@ from itertools import takewhile
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
 from revelator.plans.grammar import read_string
-from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, SIGNS, Condition
+from revelator.plans.operations import CHOOSING, CONDITIONAL, OPERATIONS, REFERENCE, SIGNS, Condition
 from revelator.plans.parsing import Token
 from revelator.plans.trees import MAX_DEPTH
 
@@ -27,6 +27,7 @@ MARK = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 PLAIN = re.compile(r'[^\s"()+*×=⇒→>]+(?: [^\s"()+*×=⇒→>]+)*')
+LIST = re.compile(r'\s*+(?:\[\s*+)*+\{\s*+"')  # how a list of steps begins, which is no text of a plan
 ODD = re.compile(r"\( | \)|(?<![^\s(])(?:\(\)|=>)")  # what the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "LOOSE", "*": "TIGHT", "×": "TIGHT", "=>": "ARROW"}
@@ -40,7 +41,6 @@ FOREIGN_ARROW = re.compile(  # where => would end a part of the plan
     rf"|(?:{'|'.join(CONDITIONAL)}){_NAMED}\s+(?:{'|'.join(SIGNS)})\s[^()+*×]{{0,100}}+)\s*(?=\)|\Z)"
 )
 WRITTEN = {"≥": ">=", "≤": "<=", "≠": "!="}  # signs as people write them
-REFERENCE = re.compile(r"\{[1-9]\d*\}", re.ASCII)
 
 
 def split_plan_text(text: str) -> list[Token]:
@@ -52,7 +52,9 @@ def reads_as_itself(text: str) -> bool:
     """Whether `text`, as an operand, parses as exactly this text."""
     if PLAIN.fullmatch(text):
         return True
-    if ODD.search(text) or ('"' in text and "\\" in text) or any(m[0] in OPERATORS for m in MARK.finditer(text)):
+    if LIST.match(text) or ODD.search(text) or ('"' in text and "\\" in text):
+        return False
+    if any(m[0] in OPERATORS for m in MARK.finditer(text)):
         return False
     try:
         found = split_plan_text(text)
@@ -172,8 +174,8 @@ class _Reader:
             return read_string(self.text, start, stop, what)
         return " ".join(words)
 
-    def _read_operation(self, start: int, stop: int) -> tuple[str, list[str], Condition | None]:
-        """The name of an operation, its references and its condition."""
+    def _read_operation(self, start: int, stop: int) -> tuple[str, tuple[int, ...], Condition | None]:
+        """The name of an operation, the numbers of the steps that it names, and its condition."""
         first, *more = WORDS.finditer(self.text, start, stop)
         name = first[0]
         if name not in OPERATIONS:
@@ -186,7 +188,7 @@ class _Reader:
             message = f"nothing else may stand behind {name}"
             raise fault(self.text, "operation-reference", message, *rest[0].span(), hint)
         condition = self._read_condition(rest, stop) if name in CONDITIONAL else None
-        return name, [word[0] for word in named], condition
+        return name, tuple(int(word[0][1:-1]) for word in named), condition
 
     def _read_condition(self, words: list[re.Match[str]], stop: int) -> Condition:
         """The sign and the value behind `where` and its references."""

@@ -7,7 +7,9 @@ cannot be done on is left to `judge`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 OPERATIONS = {
     "count": "how many different values there are",
@@ -35,11 +37,13 @@ SEVERAL = ("except",)  # those that need two parts
 COMPARING = ("equal",)  # those that need two parts, or one that is asked several times
 PAIRED = ("difference",)  # those that take two values
 SIGNS = ("=", "!=", "<", "<=", ">", ">=")  # of a date, less is earlier
+REFERENCE = re.compile(r"\{([1-9]\d{0,999})\}", re.ASCII)  # to a step, behind an operation
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a value must compare with `value`: a date, a quantity or a name. The constructor raises ValueError."""
+    """How a value must compare with `value`: a date, a quantity or a name, or what a step answers, `{3}`. The
+    constructor raises ValueError."""
 
     sign: str
     value: str
@@ -49,3 +53,13 @@ class Condition:
             raise ValueError(f"there is no sign {self.sign!r}; there are {', '.join(SIGNS)}")
         if not self.value.strip():
             raise ValueError("a condition has a value")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The number of the step whose value it compares with; () where the value stands in the plan."""
+        found = REFERENCE.fullmatch(self.value)
+        return (int(found[1]),) if found else ()
+
+    def renumber(self, number: Callable[[int], int]) -> Condition:
+        """The same condition with another number for the step."""
+        return replace(self, value=f"{{{number(*self.steps)}}}") if self.steps else self

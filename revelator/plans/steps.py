@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,8 @@ from revelator.plans.bnf import (
 )
 from revelator.plans.bnf import Sequence as ListOf
 from revelator.plans.faults import fault
+from revelator.plans.grammar import read_object
+from revelator.plans.lexer import LIST
 from revelator.plans.operations import CONDITIONAL, OPERATIONS, SIGNS, Condition
 
 MOST_STEPS = 16  # of a plan, those that are written twice included
@@ -89,7 +90,7 @@ class PlanStep:
 @dataclass(frozen=True)
 class OperationStep:
     """A step that is computed from the steps `needs`, by index. `chosen`: those whose value is the answer; `each`: the
-    step for each value of which it is computed; `condition`: that of `where`."""
+    step for each value of which it is computed; `condition`: that of `where`, whose own step is one of `needs`."""
 
     name: str
     needs: tuple[int, ...]
@@ -121,18 +122,22 @@ def write_plan(steps: Steps) -> Expression:
 
 
 def _build(steps: Steps, last: int) -> Tree:
-    """The tree of a step with everything that it needs."""
+    """The tree of a step with everything that it needs. What a question needs twice is written once, and so is what a
+    condition compares; the parts of another operation have each their own."""
     step = steps[last]
-    if isinstance(step, OperationStep):
-        parts = [_build(steps, need) for need in step.needs]
-        if step.each is not None:
-            return _compute_for_each(parts[0], step.each, last)
-        return Computed(_join(parts), last)
+    if isinstance(step, OperationStep) and step.each is not None:
+        return _compute_for_each(_build(steps, step.needs[0]), step.each, last)
+    if isinstance(step, OperationStep) and not (step.condition and step.condition.steps):
+        return Computed(_join([_build(steps, need) for need in step.needs]), last)
     needed = _find_needed(steps, last)
-    if not any(isinstance(steps[k], OperationStep) for k in needed):
-        return find_shape({k: steps[k].needs for k in sorted(needed | {last})})
-    nearest = [k for k in step.needs if not any(k in _find_needed(steps, other) for other in step.needs)]
-    return _join([_build(steps, k) for k in nearest]), last
+    if any(isinstance(steps[k], OperationStep) for k in needed):
+        nearest = [k for k in step.needs if not any(k in _find_needed(steps, other) for other in step.needs)]
+        operand = _join([_build(steps, k) for k in nearest])
+    else:
+        operand = find_shape({k: steps[k].needs for k in sorted(needed)}) if needed else []
+    if isinstance(step, OperationStep):
+        return Computed(operand, last)
+    return (operand, last) if needed else last
 
 
 def _find_needed(steps: Steps, last: int) -> set[int]:
@@ -188,7 +193,8 @@ def _spell(
     assert isinstance(operation, OperationStep)
     operand, known = _spell(steps, tree.operand, before, numbers)
     chosen = tuple(known[k] for k in operation.chosen if k in known)
-    ended = Operation(operand, operation.name, chosen, operation.condition)
+    condition = operation.condition and operation.condition.renumber(lambda number: known[number - 1])
+    ended = Operation(operand, operation.name, chosen, condition)
     return ended, known | {tree.step: next(numbers)}
 
 
@@ -205,7 +211,6 @@ def _refer(name: str, before: Sequence[Mapping[int, int]]) -> str:
 # JSON
 
 ASK, OPERATION, OF, SIGN, VALUE = "ask", "operation", "of", "sign", "value"
-_BEGINS = re.compile(r'\s*+(?:\[\s*+)*+\{\s*+"')
 FORM = (
     f'a list of steps: {{"{ASK}": QUESTION}}, or {{"{OPERATION}": NAME, "{OF}": [NUMBERS OF STEPS]}}; where has '
     f'"{SIGN}" and "{VALUE}", too'
@@ -225,10 +230,10 @@ def schema() -> dict[str, Any]:
 def read_steps(text: str) -> Expression | None:
     """The plan of a text that is a JSON list of steps, or was to be one; None for any other text. Raises
     ExpressionError."""
-    if not _BEGINS.match(text):
+    if not LIST.match(text):
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_read_object)
+        value = json.loads(text, object_pairs_hook=read_object)
     except json.JSONDecodeError as error:
         raise fault(text, "steps", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; lists within lists
@@ -241,12 +246,6 @@ def read_steps(text: str) -> Expression | None:
         raise fault(text, "steps", str(error), 0, len(text), FORM) from error
 
 
-def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(value := dict(pairs)) < len(pairs):
-        raise ValueError("a field stands twice in one step")
-    return value
-
-
 def _read_step(step: Any) -> PlanStep | OperationStep:
     match step:
         case {"ask": str(asked)} if asked.strip() and len(step) == 1:
@@ -254,7 +253,9 @@ def _read_step(step: Any) -> PlanStep | OperationStep:
         case {"operation": str(name), "of": [_, *_] as of, **more} if name in OPERATIONS:
             fields = {SIGN, VALUE} if name in CONDITIONAL else set()
             if more.keys() == fields and all(type(number) is int for number in of):
-                return OperationStep(name, tuple(number - 1 for number in of), condition=_read_condition(more))
+                condition = _read_condition(more)
+                needs = dict.fromkeys([*of, *(condition.steps if condition else ())])
+                return OperationStep(name, tuple(number - 1 for number in needs), condition=condition)
     raise UnspelledError(f"this is no step: {json.dumps(step, ensure_ascii=False)[:100]}")
 
 

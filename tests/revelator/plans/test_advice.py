@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from revelator.cli import revelator
 from revelator.plans import Atomic, Dependent, Sequence, bind, check, list_steps, parse
-from revelator.plans.advice import advise
 from revelator.plans.bnf import Expression, find_placeholders
+from revelator.plans.checking import advise
 from revelator.plans.language import BNF
 
 TWO = "(Who directed Jaws? + Who directed Alien?) * Where was {director} born?"

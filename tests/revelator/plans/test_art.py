@@ -172,6 +172,7 @@ def test_the_root_alone_may_be_direct() -> None:
 
 def test_references_are_replaced_by_answers_that_are_not_read_again() -> None:
     assert substitute("[1] and [[1]] and [7]", {1: ["[2]", "b"], 2: ["no"]}) == "[2], b and [1] and [7]"
+    assert substitute("[[[1]]] and [[1]]]", {1: ["no"]}) == "[[1]] and [1]]"
     assert references("[2] [1] [2] [[3]] [x]") == (2, 1)
 
 

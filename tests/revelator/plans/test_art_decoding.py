@@ -9,7 +9,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans.art import Art, check, number_nodes, parse, render
-from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.decoding import make_art_grammar
 from revelator.plans.operators import Filter, Relate, Search
 from tests.revelator.plans import vllm_automaton
 

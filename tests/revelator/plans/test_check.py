@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from revelator.plans import Atomic, Dependent, check, parse
-from revelator.plans.checking import find_lone_braces, find_query_faults
+from revelator.plans.checking import MOST_LEAVES, find_misspelled_leaves
 from revelator.plans.language import BNF
 
 
@@ -112,6 +112,26 @@ def test_a_plan_that_was_built_in_part_has_places_in_its_rendering():
     assert [found.code for found in check(replace(plan, right=Atomic("b")))] == ["missing-dependency"]
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a * b {%s*}", "missing-dependency"),
+        ("a => argmin {%s}", "operation-reference"),
+        ("a => where {%s} > 5", "no-condition"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_no_step(text: str, code: str) -> None:
+    assert [fault["code"] for fault in BNF.diagnose(text % ("1" * 5_000))["diagnostics"]] == [code]
+
+
+def test_a_plan_of_too_many_leaves_is_refused_at_the_first_that_is_too_many() -> None:
+    text = " + ".join(["A"] * 100_000)
+    [found] = check(parse(text))
+    assert found.code == "too-many-leaves" and "100,000 questions" in found.message and found.hint
+    assert (found.start, found.end) == (4 * MOST_LEAVES, 4 * MOST_LEAVES + 1)
+    assert check(parse(" + ".join(["A"] * MOST_LEAVES))) == ()
+
+
 def test_an_unknown_rule_set_is_refused():
     with pytest.raises(ValueError, match="scoped or paper"):
         check(parse("A"), "strict")
@@ -149,11 +169,11 @@ def test_a_brace_without_partner_is_called_that(text: str) -> None:
 @pytest.mark.parametrize("text", ["Who is {a?", "Who is a}?", "A * Is {x} in {b?"])
 def test_a_brace_without_partner_that_takes_nothing_is_found_by_itself(text: str) -> None:
     assert not check(parse(text))
-    assert [found.code for found in find_lone_braces(parse(text))] == ["lone-brace"]
+    assert [found.code for found in find_misspelled_leaves(parse(text))] == ["lone-brace"]
 
 
 def test_a_doubled_brace_means_itself() -> None:
-    assert find_lone_braces(parse("What does {{ mean in C?")) == ()
+    assert find_misspelled_leaves(parse("What does {{ mean in C?")) == ()
 
 
 @pytest.mark.parametrize(
@@ -166,5 +186,5 @@ def test_a_doubled_brace_means_itself() -> None:
     ],
 )
 def test_a_leaf_that_is_a_logical_query_is_one_that_can_be_run(text: str, codes: list[str]) -> None:
-    assert [fault.code for fault in find_query_faults(parse(text))] == codes
+    assert [fault.code for fault in find_misspelled_leaves(parse(text))] == codes
     assert BNF.diagnose(text)["valid"] == (not codes)

@@ -8,9 +8,8 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans import check, logic, parse
-from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans.decoding import make_json_grammar, make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar
-from revelator.plans.json_decoding import make_json_grammar
 from tests.revelator.plans import vllm_automaton
 from tests.revelator.plans.queries import BEYOND_GRAMMAR
 
@@ -67,6 +66,7 @@ def accepts(tokenizer: LLTokenizer, grammar: Grammar, text: str) -> bool:
         "A * (B {1} + C {1} => difference) => mean",
         "(A * B {1} => where {1} >= 5 million) => count",
         "A * B {1} => where != São Tomé",
+        "A * (B {1} + C {1}) => where {1} > {3}",
     ],
 )
 def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from data_gen.world.generate import generate
-from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans.decoding import make_json_grammar
 from revelator.plans.language import LANGUAGES
 from revelator.tasks import TASKS
 from tests.revelator.plans.queries import BEYOND_GRAMMAR

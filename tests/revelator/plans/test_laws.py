@@ -27,7 +27,7 @@ from revelator.plans import (
     to_json,
     to_letters,
 )
-from revelator.plans.bnf import read_reference
+from revelator.plans.bnf import read_reference, renumber
 from revelator.plans.lexer import reads_as_itself
 from revelator.plans.operations import CONDITIONAL, EXTREMES, OPERATIONS, SIGNS, Condition
 
@@ -83,7 +83,8 @@ SURROGATES = ["\ud83d", "\ude00"]
 
 syntax_like = st.lists(st.sampled_from(SYNTAX + SPACES + SURROGATES), max_size=12).map("".join)
 texts = st.one_of(st.text(max_size=24), syntax_like)
-conditions = st.builds(Condition, st.sampled_from(list(SIGNS)), texts.filter(str.strip))
+references = st.integers(1, 12).map("{{{}}}".format)
+conditions = st.builds(Condition, st.sampled_from(list(SIGNS)), texts.filter(str.strip) | references)
 
 
 def inner_nodes(nodes):
@@ -129,6 +130,20 @@ def test_any_text_is_read_as_a_plan_or_refused_with_a_place_and_a_hint(text):
     else:
         assert parse(render(plan)) == plan
         assert render(parse(render(plan))) == render(plan)
+
+
+@settings(slow, max_examples=100)
+@given(plans)
+def test_a_renumbered_plan_names_the_moved_steps_in_its_operations(plan):
+    moved = renumber(plan, lambda number: number + 7)
+    for before, after in zip(list_steps(plan), list_steps(moved), strict=True):
+        if type(before) is Operation:
+            one, other = before.condition, after.condition
+            named = [(*step.references, *(of.steps if of else ())) for step, of in ((before, one), (after, other))]
+            assert [number + 7 for number in named[0]] == list(named[1])
+            assert (one and (one.sign, one.steps or one.value)) == (
+                other and (other.sign, tuple(n - 7 for n in other.steps) or other.value)
+            )
 
 
 @settings(slow, max_examples=200)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError
-from revelator.plans import Operation, bind, check, list_steps, parse, render
-from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans import Atomic, Operation, bind, check, list_steps, parse, render
+from revelator.plans.decoding import make_json_grammar
 from revelator.plans.language import BNF
 from revelator.plans.steps import OperationStep, PlanStep, UnspelledError, schema, write_plan
 
@@ -43,6 +43,32 @@ BIRTHS = [{"ask": "Who made A?"}, {"ask": "When was {1} born?"}, {"ask": "Who ma
                 {"operation": "count", "of": [3]},
             ],
             "(Which A? * When was {1} made? => where > 1980) => count",
+        ),
+        (
+            [
+                {"ask": "Which A?"},
+                {"ask": "What did {1} cost?"},
+                {"ask": "What did {1} earn?"},
+                {"operation": "where", "of": [3], "sign": ">", "value": "{2}"},
+            ],
+            "Which A? * (What did {1} cost? + What did {1} earn?) => where > {2}",
+        ),
+        (
+            [
+                {"ask": "Which A?"},
+                {"ask": "How high is {1}?"},
+                {"operation": "where", "of": [2], "sign": "!=", "value": "{1}"},
+            ],
+            "Which A? * How high is {1}? => where != {1}",
+        ),
+        (
+            [
+                {"ask": "How high is B?"},
+                {"ask": "Which A?"},
+                {"operation": "count", "of": [2]},
+                {"operation": "where", "of": [3], "sign": "<", "value": "{1}"},
+            ],
+            "(Which A? => count) + How high is B? => where < {3}",
         ),
     ],
 )
@@ -92,6 +118,11 @@ def test_a_broken_list_is_no_question(text: str) -> None:
 @pytest.mark.parametrize("text", ["[Who] made it?", "[1, 2]", "[]", '["a"]', "[" * 100_000, "{director} who?"])
 def test_another_text_that_begins_with_a_bracket_is_a_question(text: str) -> None:
     assert render(BNF.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ['[{"ask": "a?"}]', '{"ask" what?', '[ {"x'])
+def test_a_question_that_begins_like_a_list_is_written_in_quotes(text: str) -> None:
+    assert BNF.parse(render(Atomic(text))) == Atomic(text)
 
 
 def test_a_schema_holds_a_decoder_to_the_list() -> None:
