@@ -88,12 +88,12 @@ def train(
     """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
     CONFIG.yaml is a file, or the name of one that ships: demo, real, cpu, world, logic, select, explicit, gpu,
-    smollm2-135m, qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b, gemma-3-1b, lfm2-350m: LoRA
-    on instruction sets, tracked in MLflow; the adapter of the step with the best mean score of the tasks on dev rows
-    becomes a registered version. The file says when it ends (steps, epochs, minutes), what a step holds (batch_size or
-    batch_tokens) and the precision. With --adapter it goes on from an adapter. With `stage: grpo` (grpo) it does so by
-    rewards for the plans that it writes itself. With `stage: pretrain` (pretrain) it makes a small base, and with
-    `stage: reader` (reader) what reads answers from passages: folders and no versions.
+    smollm2-135m, qwen2.5-coder-0.5b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, llama-3.2-1b, llama-3.2-3b, smollm3-3b,
+    gemma-3-1b, lfm2-350m: LoRA on instruction sets, tracked in MLflow; the adapter of the step with the best mean score
+    of the tasks on dev rows becomes a registered version. The file says when it ends (steps, epochs, minutes), what a
+    step holds (batch_size or batch_tokens) and the precision. With --adapter it goes on from an adapter. With `stage:
+    grpo` (grpo) it does so by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain) it makes a
+    small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def train(
                 f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in score.items() if value is not None)
             )
         click.echo(f"reader {result['reader']}: {result['steps']:,} steps, {result['seconds']:.0f} s")
-        click.echo(f"next: revelator eval reading {settings.rows[0]} --reader {result['reader']} --dev")
+        click.echo(f"next: revelator eval run --rows {settings.rows[0]} --reader {result['reader']} --dev")
     elif isinstance(settings, PretrainConfig):
         click.echo(
             f"base {result['base']}: {result['steps']:,} steps, {result['tokens']:,} tokens, {result['seconds']:.0f} s"

@@ -151,6 +151,11 @@ def write_merged(
     merged.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     read_adapter_fingerprints(adapter, base_folder).write(folder)
+    return describe_export(manifest, adapter)
+
+
+def describe_export(manifest: AdapterManifest, adapter: Path) -> dict[str, Any]:
+    """What the manifest of an export says of the adapter that it is made of."""
     return {
         "base": {"name": manifest.base_name, "digest": manifest.base_digest},
         "adapter": sha256_file(adapter / ADAPTER_WEIGHTS),

@@ -1,7 +1,7 @@
-"""A merged model as GGUF, which llama.cpp and Ollama load: by llama.cpp's own converter, `convert_hf_to_gguf.py`.
+"""A merged model, or an adapter alone, as GGUF, which llama.cpp and Ollama load: by llama.cpp's own converters.
 
-The converter is a script of llama.cpp's repository. Its `#!/usr/bin/env python3` finds this process's Python, which has
-torch and transformers; the script brings the package gguf and wants sentencepiece beside them.
+The converters are scripts of llama.cpp's repository. Their `#!/usr/bin/env python3` finds this process's Python, which
+has torch and transformers; they bring the package gguf and want sentencepiece beside them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.files import write_bytes
 from revelator.tasks import TRANSLATE_BNF
 
-CONVERTER = "convert_hf_to_gguf.py"
+CONVERTER, LORA_CONVERTER = "convert_hf_to_gguf.py", "convert_lora_to_gguf.py"  # of one folder
 CONVERTER_VARIABLE = "REVELATOR_GGUF_CONVERTER"
 NAME = "revelator"
-FILE = f"{NAME}.gguf"
+FILE, LORA_FILE = f"{NAME}.gguf", f"{NAME}-lora.gguf"
 KINDS = ("f16", "f32", "bf16", "q8_0")  # of weights, that the converter writes; llama-quantize makes smaller ones
 MODELFILE, TASKS_MODELFILE = "Modelfile", "Modelfile.tasks"
 SAID_LINES = 3  # of the converter's last words
 
 
-def find_converter(given: Path | None) -> Path | None:
-    """The converter that is given, else the one on PATH, else None. Raises ConfigError for a file that is not there."""
+def find_converter(given: Path | None, script: str = CONVERTER) -> Path | None:
+    """The converter of this name beside the one that is given, else the one on PATH, else None. Raises ConfigError for
+    a file that is not there."""
     if given is None:
-        found = shutil.which(CONVERTER)
+        found = shutil.which(script)
         return Path(found) if found else None
-    if not given.is_file():
-        hint = f"name the file {CONVERTER} of a checkout of llama.cpp"
-        raise ConfigError("no such file", where=f"--converter {given}", hint=hint)
-    return given.absolute()
+    if not (converter := given.with_name(script) if script == LORA_CONVERTER else given).is_file():
+        hint = f"name the file {CONVERTER} of a checkout of llama.cpp, which has {LORA_CONVERTER} beside it"
+        raise ConfigError("no such file", where=f"--converter {converter}", hint=hint)
+    return converter.absolute()
 
 
 def check_architecture(base: Path) -> None:
@@ -51,15 +52,13 @@ def check_architecture(base: Path) -> None:
         )
 
 
-def make_command(converter: Path, model: Path, file: Path, kind: str) -> list[str]:
+def convert(converter: Path, model: Path, file: Path, kind: str, base: Path | None = None) -> None:
+    """Writes `file` from the merged `model`, or from the adapter at `model` of the base at `base`. Raises ArtifactError
+    with the converter's last words when it fails."""
     is_program = os.access(converter, os.X_OK)
-    start = [str(converter)] if is_program else [sys.executable, str(converter)]
-    return [*start, str(model), "--outfile", str(file), "--outtype", kind, "--model-name", NAME]
-
-
-def convert(converter: Path, model: Path, file: Path, kind: str) -> None:
-    """Writes `file` from the merged `model`. Raises ArtifactError with the converter's last words when it fails."""
-    command = make_command(converter, model, file, kind)
+    command = [str(converter)] if is_program else [sys.executable, str(converter)]
+    command += [str(model), "--outfile", str(file), "--outtype", kind]
+    command += ["--base", str(base)] if base else ["--model-name", NAME]
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     done = subprocess.run(
         command,

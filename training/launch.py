@@ -10,7 +10,8 @@ between and cannot come before it is waited for. The last line on standard outpu
 `exit_status` and, when that is 0, what the stage's `train` returned. Errors stand on standard error.
 
 Of several processes only the first prints. A process that fails does not exit but waits until its starter ends all of
-them, because torchrun would print a traceback when one exits.
+them, because torchrun would print a traceback when one exits. A process that is stopped exits at once, with 0 and
+without an outcome: another may wait for it within a step.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from revelator.cli import INTERRUPTED
 from revelator.errors import RevelatorError
 from revelator.files import write_bytes
 from training.config import AnyConfig, load_config, resolve_accelerate_file
 
 STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, before the process goes at once
-INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
 
 
 def launch(settings: AnyConfig, resume: bool, home: Path) -> dict:
@@ -164,6 +165,8 @@ def main(config: Path, resume: bool) -> None:
             time.sleep(STOP_SECONDS)  # bad input ends the first process, too: it says so for all
         click.echo(f"error: {error}", err=True)
     except KeyboardInterrupt:
+        if several:
+            os._exit(0)  # an orderly end of the interpreter may wait for the others, too
         outcome["exit_status"] = INTERRUPTED
     click.echo(json.dumps(outcome))
     if several and outcome["exit_status"]:

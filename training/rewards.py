@@ -133,7 +133,7 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
     Raises DataError for a file that is not there or holds something else.
     """
     path = path / "questions.jsonl" if path.is_dir() else path
-    hint = "name the folder that `revelator data world` wrote, or a file of annotated questions"
+    hint = "name the folder of a world (`rows: world`), or a file of annotated questions"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -45,10 +45,10 @@ def test_a_base_that_cannot_be_trained_is_refused_before_the_first_step(
     assert str(folder) in str(caught.value) and "--base" in str(caught.value)
 
 
-@pytest.mark.parametrize("weights", [b"torn", None])
-def test_weights_that_are_torn_or_of_another_shape_are_one_error(weights: bytes | None, base: Path, tmp_path: Path):
+@pytest.mark.parametrize("weights", [b"torn", b"", None])
+def test_weights_that_are_torn_empty_or_misshapen_are_one_error(weights: bytes | None, base: Path, tmp_path: Path):
     folder = shutil.copytree(base, tmp_path / "spoilt")
-    if weights:
+    if weights is not None:
         (folder / "model.safetensors").write_bytes(weights)
     else:
         _set(folder, hidden_size=32)

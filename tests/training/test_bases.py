@@ -16,6 +16,7 @@ from transformers import (
     Lfm2Config,
     LlamaConfig,
     PreTrainedConfig,
+    Qwen2Config,
     Qwen3Config,
     SmolLM3Config,
 )
@@ -28,6 +29,7 @@ from training.config import FineTuneConfig, load_config
 ATTENTION = {f"{name}_proj" for name in ("q", "k", "v", "o")}
 LAYERS = ATTENTION | {f"{name}_proj" for name in ("gate", "up", "down")}
 ARCHITECTURES: dict[str, tuple[type[PreTrainedConfig], dict[str, object], set[str]]] = {
+    "Qwen/Qwen2.5": (Qwen2Config, {}, LAYERS),
     "Qwen/Qwen3": (Qwen3Config, {"head_dim": 8}, LAYERS),
     "meta-llama/Llama-3.2": (LlamaConfig, {}, LAYERS),
     "HuggingFaceTB/SmolLM2": (LlamaConfig, {}, LAYERS),

@@ -56,7 +56,7 @@ def test_a_wrong_configuration_names_field_value_and_reason(tmp_path: Path, text
     path.write_text(text)
     with pytest.raises(ConfigError, match=says) as caught:
         load_config(path)
-    assert str(path) in str(caught.value) and "the page Configuration" in str(caught.value)
+    assert str(path) in str(caught.value) and "docs/configuration.md" in str(caught.value)
 
 
 def test_an_unknown_name_lists_what_ships() -> None:

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from evaluation.reading import reading
+from evaluation.run import evaluate
 from revelator.errors import ConfigError, DataError
 from revelator.fingerprints import Fingerprints
 from revelator.minilm import TOKENIZER, fetch_minilm
@@ -187,18 +187,18 @@ def test_what_was_saved_has_the_figures_of_the_training(trained: tuple[ReaderCon
 def test_eval_reading_scores_the_reader_as_it_is_served(trained: tuple[ReaderConfig, dict]) -> None:
     config, _ = trained
     arguments = [str(config.rows[0]), "--reader", str(config.out), "--dev"]
-    done = CliRunner().invoke(reading, [*arguments, "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(evaluate, ["--rows", *arguments, "--json"], catch_exceptions=False)
     report = json.loads(done.stdout)
     saved = score_saved(config)
     values = {name: figure["value"] for name, figure in report["figures"].items()}
     assert {"n": report["n"]} | {name: values[name] for name in saved if name != "n"} == pytest.approx(saved)
     assert report.keys() >= {"seen", "unknown"}
-    assert "F1 of list items" in CliRunner().invoke(reading, arguments, catch_exceptions=False).stdout
+    assert "F1 of list items" in CliRunner().invoke(evaluate, ["--rows", *arguments], catch_exceptions=False).stdout
 
 
 def test_eval_reading_takes_the_reader_that_ships_unless_another_is_named(trained: tuple[ReaderConfig, dict]) -> None:
     config, _ = trained
-    done = CliRunner().invoke(reading, [str(config.rows[0]), "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(evaluate, ["--rows", str(config.rows[0]), "--json"], catch_exceptions=False)
     assert json.loads(done.stdout)["figures"]["f1"]["value"] > 0.5
 
 

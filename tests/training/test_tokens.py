@@ -90,7 +90,9 @@ def test_sets_share_a_task_by_how_often_they_are_named(base: Path, tmp_path: Pat
     folders = [write_set(tmp_path / f"{size}", train=size, dev=1) for size in (4, 9)]
     tables = [load_token_table(folder, "train", TASKS, tokenizer, tmp_path / folder.name / "t") for folder in folders]
     joined = join_tables(tables)
-    assert joined.rows[len(tables[0])] == tables[1].rows[0] and joined.sets == [0] * 40 + [1] * 90
+    assert joined.rows[len(tables[0])] == tables[1].rows[0] and joined.sets == [0] * 4 * len(TASKS) + [1] * 9 * len(
+        TASKS
+    )
     shares = share_tasks(joined, {"route": 3.0, "end": 1.0}, (2, 1))
     assert shares == {("route", 0): 2.0, ("route", 1): 1.0, ("end", 0): 2 / 3, ("end", 1): 1 / 3}
     only = joined.select([i for i, task in enumerate(joined.tasks) if task == "route" or joined.sets[i]])

@@ -126,7 +126,7 @@ def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment
     assert run.info.status == "FINISHED"
     assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
     curve = [m.value for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/loss")]
-    assert len(curve) == 60 and curve[-1] < 0.6 * curve[0]
+    assert len(curve) == 60 and curve[-1] < 0.8 * curve[0]
     tasks = {row.task for row in read_split(trained.config.sets[0], "dev")}
     for name in ("dev/loss", "dev/score", *(f"dev/{kind}_{task}" for kind in ("loss", "score") for task in tasks)):
         assert [m.step for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name)] == [30, 60]
@@ -156,7 +156,7 @@ def test_mlflow_says_what_experiment_run_and_version_are_and_shows_the_models_fi
     [version] = client.search_model_versions("name='revelator'")[-1:]
     assert "60 steps of 8 rows of the set toy" in version.description
     assert "| base `" in version.description and "| not stated |" in version.description
-    assert "| set toy | 600 | CC0-1.0 (600) |" in version.description
+    assert "| set toy | 660 | CC0-1.0 (660) |" in version.description
     model = client.get_logged_model(registry.resolve("revelator", 1).model_id)
     assert model.params["learning_rate"] == "0.01" and model.params["lora.rank"] == "16"
     assert {metric.key for metric in model.metrics} >= {"model/dev/score", "model/best/score"}
@@ -306,10 +306,32 @@ def test_a_training_ends_with_the_command_that_started_it(
     assert run.info.status == "KILLED"
 
 
+def test_a_process_of_several_that_is_stopped_ends_at_once_and_quietly(
+    base: Path, set_folder: Path, empty_store: Path, tmp_path: Path
+) -> None:
+    shutil.copy(empty_store, tmp_path)
+    config = FineTuneConfig(base=str(base), sets=(set_folder,), out=tmp_path / "a", **SETTINGS | {"steps": 100_000})
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    command = [sys.executable, "-m", "training.launch", str(tmp_path / "config.yaml")]
+    environment = os.environ | {"REVELATOR_HOME": str(tmp_path), "WORLD_SIZE": "1"}  # as torchrun starts it
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=environment, **pipes, text=True) as process:
+        assert process.stdin and process.stdout and process.stderr
+        assert any(line.startswith("step 7/") for line in process.stderr)
+        process.stdin.close()  # the starter has ended
+        assert "Traceback" not in process.stderr.read() and process.stdout.read() == ""
+    assert process.returncode == 0, "torchrun would print a traceback for another"
+    assert find_checkpoint(config.work) and not (config.work / "writer.lock").exists()
+    registry.connect(tmp_path)
+    (run,) = mlflow.search_runs(experiment_names=[registry.EXPERIMENT], output_format="list")
+    assert run.info.status == "KILLED"
+
+
 def test_a_training_that_diverges_is_stopped_and_registers_nothing(trained: Trained, tmp_path: Path) -> None:
     wild = trained.config.model_copy(update={"learning_rate": 1.0, "out": tmp_path / "wild", "warmup": 0.0})
     wild = wild.model_copy(update={"lora": wild.lora.model_copy(update={"alpha": 10**20})})
-    wild = wild.model_copy(update={"log_every": 50, "save_every": 1})
+    tasks = wild.tasks | {"read": 0.0}  # whose long rows overflow in the first step
+    wild = wild.model_copy(update={"log_every": 50, "save_every": 1, "tasks": tasks})
     with pytest.raises(ConfigError, match=r"the training diverged: .* is (nan|inf) at step 2"):
         sft.train(wild, resume=False)
     assert not (tmp_path / "wild").exists()

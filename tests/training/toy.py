@@ -23,6 +23,8 @@ from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,
     QuestionInput,
+    ReadAnswer,
+    ReadInput,
     RelevanceInput,
     SelectInput,
     Step,
@@ -46,7 +48,8 @@ def toy_rows(split: str, count: int) -> list[Row]:
     for number in range(count):
         person, place = random.choice(PEOPLE), random.choice(PLACES)
         for task, value, gold in _examples(person, place, random.random() < 0.5):
-            plain = TASKS[task].write_completion(gold).strip() if task.startswith("translate") else gold
+            is_plain = isinstance(gold, str | list)
+            plain = gold if is_plain else TASKS[task].write_completion(gold).strip()
             made.append(
                 toy_row(
                     id=f"{split}-{number}-{task}",
@@ -102,6 +105,10 @@ def _examples(person: str, place: str, known: bool):
     )
     about = "towns and who rules them" if known else "films"
     yield "select", SelectInput(f"Who is the mayor of {place}?", "base", "text", about), "yes" if known else "no"
+
+    passages = ((place, f"{person} is the mayor."), (person, "Nobody knows more."))
+    answer = ReadAnswer((person,)) if known else ReadAnswer(verdict="unanswerable")
+    yield "read", ReadInput(f"Who is the mayor of {place}?", passages if known else passages[1:]), answer
 
 
 def _tree(question: str, place: str) -> Art:
