@@ -21,6 +21,7 @@ from urllib.parse import quote
 import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
+from revelator.artifact import explain_full_disk
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, stage_folder
 from revelator.folders import FolderKind, digest_manifest
@@ -28,7 +29,7 @@ from revelator.row_files import open_bytes
 from serving.knowledge.labels import Label, LabelIndex, LabelKind, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, GraphVocabulary, Row, find_local_name
 
-GRAPH = FolderKind("a graph", "revelator-graph-2", "revelator graph load FILE --out DIR")
+GRAPH = FolderKind("a graph", "revelator-graph-2", "revelator index build FILE --kind graph --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 THREADS = 2  # of queries
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -41,7 +42,7 @@ def build_graph(inputs: Sequence[Path], out: Path, *, vocabulary: GraphVocabular
     """
     GRAPH.check_place(out)
     vocabulary = vocabulary or GraphVocabulary()
-    with stage_folder(out) as stage:
+    with explain_full_disk(out), stage_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
         named: set[str] = set()
         for path in inputs:
@@ -172,7 +173,7 @@ class GraphStore:
         try:
             yield
         except (OSError, RuntimeError, sqlite3.DatabaseError) as error:
-            hint = "`revelator graph info DIR` names the file; load it again"
+            hint = "`revelator index info DIR` names the file; build it again"
             raise ArtifactError(f"the graph is damaged: {error}", where=self._where, hint=hint) from error
 
     def _select(self, query: str) -> list[Row]:

@@ -167,7 +167,8 @@ def derive_call(text: str, head: str) -> Call:
 
 
 def compute_overlap(query: str, passages: Sequence[Passage]) -> float:
-    """`|q ∩ p| / min(|q|, |p|)` over the stems of query and passages, stop words left out; 0 when either has none."""
+    """`|q ∩ p| / min(|q|, |p|)` over the stems of query and passages, stop words left out; 0 when either has none. It
+    is AtomR's overlapping coefficient O, by which a filter drops entities (the operator Filter; its t is `overlap`)."""
     asked = set(extract_terms(query))
     said = {term for passage in passages for term in extract_terms(f"{passage.title} {passage.text}")}
     return len(asked & said) / min(len(asked), len(said)) if asked and said else 0.0

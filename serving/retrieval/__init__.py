@@ -1,8 +1,8 @@
 """Retrieval: index folders built from corpora, plain search by BM25, vectors or both, and logical search."""
 
-from serving.retrieval.build import add_to_index, build_index, remove_from_index
 from serving.retrieval.index import Index
 from serving.retrieval.index_folder import INDEX, IndexSettings
+from serving.retrieval.indexing import build_index, update_index
 from serving.retrieval.retriever import LocalRetriever
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, extract_query_terms, extract_terms
 
@@ -13,9 +13,8 @@ __all__ = [
     "Index",
     "IndexSettings",
     "LocalRetriever",
-    "add_to_index",
     "build_index",
     "extract_query_terms",
     "extract_terms",
-    "remove_from_index",
+    "update_index",
 ]

@@ -63,7 +63,7 @@ class BM25Scores:
         words = extract_query_words(query)
         places, known = self._find_terms(list(words))
         if readable is not None:
-            known &= [self._is_said(place, readable) for place in places]
+            known &= np.array([self._is_said(place, readable) for place in places], bool)
         unknown = [word for word, is_known in zip(words.values(), known, strict=True) if not is_known]
         return {word: near for word in unknown if (near := self._find_nearest(word, readable))}
 

@@ -23,7 +23,7 @@ from revelator.row_files import MalformedRow, read_rows
 from revelator.trace import Passage
 from serving.retrieval.cutting import Paragraph, pack, write_sections
 from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, make_passages, read_document
-from serving.retrieval.fields import ALLOWED, SIDECAR, Fields, derive_fields, fold_name, read_fields, read_row_fields
+from serving.retrieval.fields import ALLOWED, SIDECARS, Fields, derive_fields, fold_name, read_fields, read_row_fields
 
 COLUMNS = ("id", "title", "text")
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
@@ -42,12 +42,16 @@ def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[
     A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over, and
     so is the index itself, `out`. A link that leads out of its folder is left out, and one to a file that is read in
     any case; linked folders are not entered.
-    Raises DataError where there is nothing at a path, and where two files have one name."""
+    Raises DataError where there is nothing at a path, for a folder in `out`, and where two files have one name."""
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
+    place = _resolve(out)
     for path in paths:
         if path.is_dir():
-            named, unread = _list_folder(path, _resolve(out))
+            if _resolve(path).is_relative_to(place):
+                message = "the index would be built over this folder, which it reads"
+                raise DataError(message, where=str(path), hint=f"name another --out than {out}")
+            named, unread = _list_folder(path, place)
             left |= unread
         elif path.is_file():
             named = {path.name: path}
@@ -73,7 +77,7 @@ def _list_folder(folder: Path, out: Path) -> tuple[dict[str, Path], dict[str, st
         if _is_hidden(place) or target.is_relative_to(out):
             continue
         name = os.fsencode(place.as_posix()).decode(errors="replace")  # UNKNOWN for bytes that are not UTF-8
-        if name.endswith(SIDECAR) and is_read(name.removesuffix(SIDECAR)) and lexists(file.with_suffix("")):
+        if file.suffix in SIDECARS and is_read(file.stem) and lexists(file.with_suffix("")):
             continue  # what is known of the file beside it
         if reason := _find_obstacle(file, name, target, top):
             left[name] = reason
@@ -204,7 +208,8 @@ def _read_header(header: list[str]) -> Callable[[list[str]], dict[str, str] | _T
             raise DataError(f"two columns are called {min(twice)!r}", hint="rename or remove one")
         return lambda fields: {name: field for name, field in zip(lower, fields, strict=True) if name != "id" or field}
     if ALLOWED in map(fold_name, columns):
-        hint = f"say who may read the whole in a file beside it, NAME{SIDECAR}; or name the columns `title` and `text`"
+        beside = f"NAME{SIDECARS[0]}"
+        hint = f"say who may read the whole in a file beside it, {beside}; or name the columns `title` and `text`"
         raise DataError(f"rows of a table share passages: none can have an `{ALLOWED}` of its own", hint=hint)
     return lambda fields: _TableRow(columns, fields)
 

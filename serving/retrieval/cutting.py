@@ -1,10 +1,9 @@
 """Markdown and plain text → paragraphs under their headings → runs of them that are passages.
 
 A row of a table is a paragraph, one line of `Column: value` pairs (`revelator.tables`). A short paragraph above a
-table, unless it is a sentence, is its title: a heading of its rows. So are the names of the columns of a table of two,
-unless they are those of any form (`Field | Value`). So the rows of one table lie together, and each passage of a long
-table says again what table it is of. A long row is a section of its own with its key as heading, and a line for each of
-its pairs.
+table, unless it is a sentence, is its title: a heading of its rows. So the rows of one table lie together, and each
+passage of a long table says again what table it is of. A long row is a section of its own with its key as heading, and
+a line for each of its pairs.
 
 A heading with nothing below it is a paragraph: what it says would be found nowhere else. Of the front matter the title
 is the heading of all, and each other plain value a paragraph.
@@ -31,7 +30,6 @@ CHARACTERS = 20  # of a token, at most: MiniLM counts a word of any length that 
 TITLE = 120  # characters of a paragraph above a table that is its title, and of a key that is a heading
 PIECE = 100_000  # characters of a paragraph whose tokens are counted at a time: a token takes 200 bytes
 LONG_ROW = 600  # characters, some 130 tokens: two of them fill a passage
-FORM = frozenset(("field", "key", "item", "name", "property", "attribute", "parameter", "value", "entry", "content"))
 STOPS = ".!?。！？"
 SENTENCE_END = re.compile(rf"[{STOPS}]\s|\n")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?\n)(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.DOTALL)
@@ -196,16 +194,14 @@ def write_sections(
     other one."""
     if is_header and not is_alone:
         return
-    is_named = len(columns) == 2 and all(columns) and not all(name.lower() in FORM for name in columns)
-    above = (" | ".join(columns),) if is_named and not is_header else ()
     pairs = write_pairs([""] * len(cells) if is_header else columns, cells)
     words = "; ".join(pairs)
     if len(words) <= LONG_ROW:
-        yield above, words
+        yield (), words
         return
     key = " ".join(cells[0].split())
     for pair in pairs:
-        yield (*above, *([key] if 0 < len(key) <= TITLE else [])), pair
+        yield (key,) if 0 < len(key) <= TITLE else (), pair
 
 
 def _convert_html(html: str) -> str:

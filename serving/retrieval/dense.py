@@ -18,13 +18,13 @@ import numpy as np
 
 from serving.retrieval import neighbours
 from serving.retrieval.index_folder import Shard, create_mapped
-from serving.retrieval.neighbours import FLAT, Neighbours
+from serving.retrieval.neighbours import FLAT, MOST_ON_CARDS, Neighbours, OnCards
 
 log = logging.getLogger(__name__)
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 VECTORS = "vectors.npy"
-BLOCK = 20_000  # vectors copied to a card at a time
+BLOCK = 20_000  # vectors copied at a time
 EXACT_AMONG = 20_000  # rows of a mask that are copied, and compared with all: an approximate index would miss some
 
 
@@ -80,26 +80,28 @@ def find_best(scores: np.ndarray, k: int) -> np.ndarray:
 class Vectors:
     """The dense part of an index folder, memory-mapped. Safe to share between threads.
 
-    With a `device` (`cuda:1`) a copy on that card is searched if a FAISS for GPUs is installed; else a warning says
-    that the CPU searches.
+    With `cards` a copy in their memory is searched if a FAISS for cards is installed; else a warning says that the CPU
+    searches. The copy is the approximate index if that is of lists, else all vectors.
     """
 
-    def __init__(self, folder: Path, device: str | None = None) -> None:
+    def __init__(self, folder: Path, cards: Sequence[int] = ()) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
-        self._near = Neighbours(folder, self.matrix) if (folder / neighbours.FILE).exists() else None
-        self._on_card = _copy_to_card(self.matrix, int(device.partition(":")[2])) if device else None
+        cards = _require_cards(cards)
+        self._near = Neighbours.open(folder, self.matrix, cards) if (folder / neighbours.FILE).exists() else None
+        is_copied = self._near is not None and self._near.is_on_cards
+        self._on_cards = _copy_to_cards(self.matrix, cards) if cards and not is_copied else None
 
     @property
     def is_exact(self) -> bool:
         """Whether a search compares with all vectors."""
-        return self._near is None or self._on_card is not None
+        return self._near is None or self._on_cards is not None
 
     def search(self, queries: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found.
         `among`: a mask of the rows that may be found, which a card's index does not take."""
         k = min(k, len(self.matrix))
-        if self._on_card is not None and among is None:
-            return self._on_card.search(np.ascontiguousarray(queries, np.float32), k)
+        if self._on_cards is not None and among is None and k <= MOST_ON_CARDS:
+            return self._on_cards.search(queries, k)
         if among is not None and np.count_nonzero(among) <= EXACT_AMONG:
             rows = np.append(np.flatnonzero(among), -1)  # the last stands for none
             scores, places = find_nearest(self.matrix[rows[:-1]], queries, k)
@@ -111,20 +113,20 @@ class Vectors:
         return find_nearest(self.matrix, queries, k, among)
 
 
-def _copy_to_card(matrix: np.ndarray, card: int) -> Any:
-    """An index of all vectors in the card's memory; None where this FAISS has no part for GPUs."""
-    gpu: Any = faiss
-    if not hasattr(gpu, "StandardGpuResources"):
-        log.warning(
-            "vectors are searched on the CPU, not on GPU %d: install faiss-gpu-cu12==1.12.0 in place of faiss-cpu", card
-        )
-        return None
-    settings = gpu.GpuIndexFlatConfig()
-    settings.device = card
-    index = gpu.GpuIndexFlatIP(gpu.StandardGpuResources(), matrix.shape[1], settings)
+def _require_cards(cards: Sequence[int]) -> Sequence[int]:
+    """The cards; none, with a warning, where this FAISS sees none."""
+    if not cards or faiss.get_num_gpus():
+        return cards
+    log.warning("vectors are searched on the CPU: FAISS sees no GPU; install the extra `gpu` in place of `dense`")
+    return ()
+
+
+def _copy_to_cards(matrix: np.ndarray, cards: Sequence[int]) -> OnCards:
+    """All vectors in the cards' memory."""
+    index = faiss.IndexFlatIP(matrix.shape[1])
     for start in range(0, len(matrix), BLOCK):
         index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-    return index
+    return OnCards(index, cards)
 
 
 def write(
@@ -142,7 +144,13 @@ def write(
     factory = factory or neighbours.choose_factory(*matrix.shape)
     if factory == FLAT:
         return {"factory": FLAT, "recall": 1.0}
-    neighbours.write(stage, matrix, factory, report)
+    return {"factory": factory, "recall": round(write_neighbours(stage, matrix, factory, report), 4)}
+
+
+def write_neighbours(folder: Path, matrix: np.ndarray, factory: str, report: Callable[[int, int], object]) -> float:
+    """Writes an approximate index of the matrix's rows, and returns its recall. Raises ConfigError as `build` does."""
+    index = Neighbours(neighbours.build(matrix, factory, report), matrix)
     queries, depth = neighbours.sample_queries(matrix), min(neighbours.DEPTH, len(matrix))
-    found, exact = Neighbours(stage, matrix).search(queries, depth)[1], find_nearest(matrix, queries, depth)[1]
-    return {"factory": factory, "recall": round(neighbours.measure_recall(found, exact), 4)}
+    recall = index.widen(queries, find_nearest(matrix, queries, depth)[1])
+    index.write(folder)
+    return recall

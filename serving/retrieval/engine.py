@@ -1,6 +1,10 @@
 """What a search asks of an index, whichever engine holds it: the files of a folder (`serving.retrieval.index`), or a
 collection of Milvus (`serving.retrieval.milvus_index`).
 
+Passages are added and removed by `serving.retrieval.build`, not here: a search changes nothing. Beside searching,
+scoring and describing, a service asks whether another version stands there, a logical query for candidates, and who
+reads a citation for the passage and its neighbours.
+
 A place is what an engine finds a passage by: its position in a folder, its id in a collection. Who searches an index
 hands places back as they came.
 """

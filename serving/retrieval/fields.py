@@ -1,9 +1,10 @@
 """What is known of documents and rows beside their text: the fields that filters compare, and who may read them.
 
 A document's fields are, the later in place of the earlier: its path, type and page; the dates of a PDF or an e-mail;
-the front matter of Markdown; the file beside it, `report.pdf.yaml` of `report.pdf`. A row's are its own columns, and
-those of the file beside the whole. `allowed` lists the groups that may read it; without it everybody may, and `*`
-stands for everybody. What cannot be read as a list of groups keeps the document out: it is never open by mistake.
+the front matter of Markdown and text; the file beside it, `report.pdf.yaml` or `.yml` of `report.pdf`. A row's are its
+own columns, and those of the file beside the whole. `allowed` lists the groups that may read it; without it everybody
+may, and `*` stands for everybody. What cannot be read as a list of groups keeps the document out: it is never open by
+mistake.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from revelator.trace import Passage
 from serving.protocols import GROUP
 from serving.retrieval.cutting import FRONT_MATTER, SITE
 from serving.retrieval.cutting import READERS as ALLOWED
-from serving.retrieval.documents import MARKDOWN, limit_reading, read_bytes
+from serving.retrieval.documents import MARKDOWN, TEXT, limit_reading, read_bytes
 from serving.retrieval.filters import Scalar, Value, fold_name
 
 EVERYBODY = "*"
-SIDECAR = ".yaml"
+SIDECARS = (".yaml", ".yml")
 SIDECAR_BYTES = 100_000
 LONGEST, MOST = 200, 100  # characters of a value, and values of a list; what is longer is no field
 NAMES = 200  # fields of one document
@@ -39,16 +40,16 @@ SAY_WHO = f'`{ALLOWED}` lists the groups that may read it, such as [hr, board]; 
 Fields = Mapping[str, Value]
 
 
-def find_sidecar(path: Path) -> Path | None:
-    """The file beside a document that says what is known of it."""
-    sidecar = path.with_name(path.name + SIDECAR)
-    return sidecar if lexists(sidecar) else None
+def find_sidecars(path: Path) -> list[Path]:
+    """The file beside a document that says what is known of it; two are a fault."""
+    sidecars = (path.with_name(path.name + ending) for ending in SIDECARS)
+    return [sidecar for sidecar in sidecars if lexists(sidecar)]
 
 
 def digest_source(path: Path) -> str:
     """A digest of a file, and of the one beside it: another one once either has changed. Raises OSError."""
-    sidecar = find_sidecar(path)
-    return sha256_text(sha256_file(path) + sha256_file(sidecar)) if sidecar else sha256_file(path)
+    own, *beside = map(sha256_file, (path, *find_sidecars(path)))
+    return sha256_text("".join((own, *beside))) if beside else own
 
 
 def derive_fields(name: str, passage: Passage) -> Fields:
@@ -113,7 +114,7 @@ def _is_plain(value: Any) -> bool:
 
 def _read_own_fields(path: Path) -> Fields:
     kind = path.suffix.lower()
-    if kind in MARKDOWN:
+    if kind in (*MARKDOWN, *TEXT):
         return _read_front_matter(read_bytes(path).decode("utf-8-sig", "replace"), str(path))
     if kind == ".pdf":
         from serving.retrieval.pdf import read_dates  # half a second to import
@@ -147,9 +148,13 @@ def _read_front_matter(text: str, where: str) -> Fields:
 
 
 def _read_sidecar(path: Path) -> Fields:
-    sidecar = find_sidecar(path)
-    if sidecar is None:
+    sidecars = find_sidecars(path)
+    if not sidecars:
         return {}
+    if len(sidecars) > 1:
+        names = " and ".join(sidecar.name for sidecar in sidecars)
+        raise DataError(f"{names} are both beside it", where=str(path), hint="keep one of them")
+    [sidecar] = sidecars
     if sidecar.is_symlink():
         raise DataError(f"{sidecar.name} beside it is a link", where=str(path), hint="put the file itself there")
     try:

@@ -23,24 +23,11 @@ from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.columns import Columns
 from serving.retrieval.dense import Vectors, compute_products, find_best
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
+from serving.retrieval.fusion import fuse_ranks
 from serving.retrieval.index_folder import INDEX, PassageStore, read_settings
 
-RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
 NAMED = 50  # documents of an index that its description names
-
-
-def fuse_ranks(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(scores, positions), best first, from rankings of positions: the sum of 1 / (RRF_CONSTANT + rank), rank from
-    1."""
-    places = np.concatenate(rankings)
-    shares = np.concatenate([1 / (RRF_CONSTANT + np.arange(1, len(ranking) + 1)) for ranking in rankings])
-    distinct, member = np.unique(places, return_inverse=True)
-    scores = np.bincount(member, shares, len(distinct))
-    order = np.argsort(-scores, kind="stable")
-    return scores[order], distinct[order]
-
-
 Stamp = tuple[int, ...] | None
 
 
@@ -65,29 +52,29 @@ class Index:
     fields of its passages. Whatever a search gives is of its scope.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], stamp: Stamp, device: str | None = None) -> None:
+    def __init__(self, folder: Path, manifest: dict[str, Any], stamp: Stamp, cards: Sequence[int] = ()) -> None:
         self.folder = folder
         self.manifest = manifest
         self.stamp = stamp
-        self.device = device
+        self.cards = cards
         self.settings = read_settings(manifest)
         self.passages = PassageStore(folder)
         self.columns = Columns(folder, len(self.passages))
         self.bm25 = BM25Scores(folder) if self.settings.sparse else None
-        self.vectors = Vectors(folder, device) if self.settings.dense else None
+        self.vectors = Vectors(folder, cards) if self.settings.dense else None
         self._state = digest_manifest(manifest)
         opened = [path.open("rb") for path in folder.iterdir() if path.suffix in MAPPED]
         self._files = [(file, os.fstat(file.fileno())) for file in opened]
 
     @classmethod
-    def open(cls, folder: Path, device: str | None = None, *, verify: bool = False) -> Index:
-        """Opens a folder that `build_index` made, its vectors on a card (`cuda:1`) if one is named. ArtifactError names
+    def open(cls, folder: Path, cards: Sequence[int] = (), *, verify: bool = False) -> Index:
+        """Opens a folder that `build_index` made, its vectors on the `cards` that are named. ArtifactError names
         the file that is missing or has another size, or with `verify` another digest. If another index takes its place
         meanwhile, that one is opened."""
         while True:
             stamp = read_stamp(folder)
             try:
-                index = cls(folder, INDEX.read_manifest(folder, verify=verify), stamp, device)
+                index = cls(folder, INDEX.read_manifest(folder, verify=verify), stamp, cards)
             except (ArtifactError, OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
                 if read_stamp(folder) != stamp:
                     continue
@@ -101,7 +88,7 @@ class Index:
     def reopen(self) -> Index:
         """Opens what stands in the folder by now, every file compared with its digest, with the model that is open
         already where it made those vectors, too. Raises what `open` and `encoder` raise."""
-        index = Index.open(self.folder, self.device, verify=True)
+        index = Index.open(self.folder, self.cards, verify=True)
         if index.vectors is not None:
             is_same = index.settings == self.settings and is_made_by(index.manifest, self.encoder)
             index.encoder = self.encoder if is_same else index.encoder

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import mmap
+import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +23,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from revelator.errors import ArtifactError, ConfigError
-from revelator.files import write_bytes
 from revelator.folders import FolderKind
 from revelator.trace import Passage
 from serving.retrieval.documents import OVERLAP, SIZE
@@ -82,11 +82,16 @@ def read_settings(manifest: Mapping[str, Any]) -> IndexSettings:
 
 
 def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Creates a `.npy` file to fill through memory. numpy maps no empty file: an empty array is only saved."""
+    """Creates a `.npy` file to fill through memory. numpy maps no empty file: an empty array is only saved.
+
+    The file's space is taken at once: a process that fills a map for which the disk has no room ends by SIGBUS."""
     if 0 in shape:
         np.save(path, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return mapped
 
 
 _BEFORE_ID, _BEHIND_ID = b'{"id": ', b', "title": '  # of a line; within an id a quotation mark is escaped
@@ -184,14 +189,10 @@ class Shard:
             return arrays[name]
 
 
-def write_shard(
-    path: Path,
-    passages: Sequence[Passage],
-    fields: Sequence[Fields],
-    settings: IndexSettings,
-    vectors: np.ndarray | None,
-) -> None:
-    """Writes one shard in one step."""
+def make_shard(
+    passages: Sequence[Passage], fields: Sequence[Fields], settings: IndexSettings, vectors: np.ndarray | None
+) -> bytes:
+    """The bytes of a shard's file."""
     lines = [encode_passage(passage) for passage in passages]
     arrays = {"lines": _as_array(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
     arrays["fields"] = _as_array(json.dumps(fields).encode())
@@ -201,7 +202,7 @@ def write_shard(
         arrays["vectors"] = vectors
     file = io.BytesIO()
     np.savez(file, **arrays)
-    write_bytes(path, file.getvalue())
+    return file.getvalue()
 
 
 def _number_terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:

@@ -17,13 +17,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.progress import Progress
 
 from revelator.errors import ArtifactError, ConfigError, DataError, ServingError
 from revelator.trace import Passage
-from serving.retrieval.build import Build, Part, embed, has_changed, is_gone, read_file
+from serving.retrieval.build import Build
 from serving.retrieval.corpora import ReadPassage
 from serving.retrieval.embedders import is_made_by
 from serving.retrieval.index_folder import IndexSettings, read_settings
@@ -36,8 +36,19 @@ from serving.retrieval.milvus_collection import (
     write_row,
 )
 from serving.retrieval.milvus_fields import MARKS, MOST, READERS, quote, summarize_fields
+from serving.retrieval.parts import Part, has_changed, is_gone, open_passages, read_file
+from serving.retrieval.shard_work import PassageEmbedder
 
 BATCH = 256  # passages that are embedded and written at a time
+
+
+class Batch(NamedTuple):
+    """Passages of a file, with their places in it, that are to be written, of `size` that were looked at."""
+
+    name: str
+    sha256: str
+    passages: list[tuple[int, ReadPassage]]
+    size: int
 
 
 class MilvusBuild(Build):
@@ -107,7 +118,7 @@ class MilvusBuild(Build):
 
     def _read_again(self, path: str, name: str, digest: str) -> Iterator[ReadPassage]:
         if is_gone(path) or has_changed(path, digest):
-            hint = f"start that change again, or add its folder: revelator index add {self.where} FOLDER"
+            hint = f"start that change again, or add its folder: revelator index update {self.where} FOLDER"
             raise ConfigError(
                 f"a change of {name} was cut short, and the file is another by now", where=path, hint=hint
             )
@@ -120,23 +131,8 @@ class MilvusBuild(Build):
         parts = super().open_parts(files, digests, given)
         for name, part in parts.items():
             if part.ids is None:
-                parts[name] = replace(part, read=partial(self._check_lengths, part))
+                parts[name] = replace(part, read=partial(_check_lengths, part, self.settings))
         return parts
-
-    def _check_lengths(self, part: Part) -> Iterator[ReadPassage]:
-        for one in part.read():
-            row = write_row(one, part.name, part.sha256, 0, self.settings)
-            for name, longest in FIELDS.items():
-                if (length := len(row.get(name, "").encode())) > longest:
-                    message = (
-                        f"`{name}` of passage {one.passage.id[:80]!r} has {length:,} bytes; Milvus holds {longest:,}"
-                    )
-                    raise DataError(message, where=one.where, hint="cut it into several passages")
-            for name in (MARKS, READERS):
-                if (count := len(row[name])) > MOST:
-                    message = f"{count:,} {name} of passage {one.passage.id[:80]!r}; Milvus holds {MOST:,}"
-                    raise DataError(message, where=one.where, hint="name fewer groups or fields")
-            yield one
 
     def _check_place(self) -> dict[str, Any]:
         return {} if self.head.get("changing") else self.before
@@ -152,11 +148,13 @@ class MilvusBuild(Build):
         self.collection.create_passages(self.settings, self.encoder.dimensions if self.encoder else 0)
         new = [part for part in parts if self.stored[part.name, part.sha256] != counts[part.name]]
         task = self.progress.add_task("writing passages", total=sum(counts[part.name] for part in new))
+        make = partial(_make_rows, self.settings, self.open_passage_embedder())
         done = 0
-        for part in new:
-            for written in self._write_part(part, counts[part.name]):
-                done += written
-                self.progress.update(task, completed=done)
+        for rows, count in self.engine(make, self._list_batches(new, counts)):
+            if rows:
+                self.collection.insist("upsert", self.collection.name, rows)
+            done += count
+            self.progress.update(task, completed=done)
         for name, digest in self.stored.keys() - {(part.name, part.sha256) for part in parts}:
             self.collection.insist("delete", self.collection.name, filter=_name_file(name, digest))
         self.collection.insist("flush", self.collection.name)
@@ -170,24 +168,15 @@ class MilvusBuild(Build):
         self.collection.write_manifest(manifest)
         return manifest
 
-    def _write_part(self, part: Part, count: int) -> Iterator[int]:
-        """Writes the passages of a file that are not there yet, and tells how many are, a batch each. Raises DataError
-        for a file that has another number of them than were counted."""
-        numbered = enumerate(islice(part.read(), count))
-        total = 0
-        while batch := list(islice(numbered, BATCH)):
-            total += len(batch)
-            there = self._find_stored(part, [one.passage.id for _, one in batch])
-            missing = [(place, one) for place, one in batch if one.passage.id not in there]
-            rows = [write_row(one, part.name, part.sha256, place, self.settings) for place, one in missing]
-            if self.encoder and missing:
-                vectors = embed([(one.passage, None) for _, one in missing], self.encoder)
-                rows = [row | {"vector": vector.tolist()} for row, vector in zip(rows, vectors, strict=True)]
-            if rows:
-                self.collection.insist("upsert", self.collection.name, rows)
-            yield len(batch)
-        if total < count:
-            raise DataError("it changed while it was read", where=part.path, hint="build the index again")
+    def _list_batches(self, parts: Sequence[Part], counts: Mapping[str, int]) -> Iterator[Batch]:
+        """The passages of files, a batch each, without those that are there. Raises DataError for a file that has fewer
+        of them than were counted."""
+        for part, passages in open_passages(parts, counts, self.engine):
+            numbered = enumerate(passages)
+            while batch := list(islice(numbered, BATCH)):
+                there = self._find_stored(part, [one.passage.id for _, one in batch])
+                missing = [(place, one) for place, one in batch if one.passage.id not in there]
+                yield Batch(part.name, part.sha256, missing, len(batch))
 
     def _find_stored(self, part: Part, ids: Sequence[str]) -> set[str]:
         """Those of the ids that a build which was killed has written of this very file."""
@@ -198,5 +187,30 @@ class MilvusBuild(Build):
         return {row["id"] for row in self.collection.insist("query", self.collection.name, condition, ["id"], **how)}
 
 
+def _make_rows(
+    settings: IndexSettings, embed: PassageEmbedder | None, batch: Batch
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a batch, and how many passages were looked at."""
+    rows = [write_row(one, batch.name, batch.sha256, place, settings) for place, one in batch.passages]
+    if embed and rows:
+        vectors = embed([(one.passage, None) for _, one in batch.passages])
+        rows = [row | {"vector": vector.tolist()} for row, vector in zip(rows, vectors, strict=True)]
+    return rows, batch.size
+
+
 def _name_file(name: str, digest: str) -> str:
     return f"source == {quote(name)} and digest == {quote(digest)}"
+
+
+def _check_lengths(part: Part, settings: IndexSettings) -> Iterator[ReadPassage]:
+    for one in part.read():
+        row = write_row(one, part.name, part.sha256, 0, settings)
+        for name, longest in FIELDS.items():
+            if (length := len(row.get(name, "").encode())) > longest:
+                message = f"`{name}` of passage {one.passage.id[:80]!r} has {length:,} bytes; Milvus holds {longest:,}"
+                raise DataError(message, where=one.where, hint="cut it into several passages")
+        for name in (MARKS, READERS):
+            if (count := len(row[name])) > MOST:
+                message = f"{count:,} {name} of passage {one.passage.id[:80]!r}; Milvus holds {MOST:,}"
+                raise DataError(message, where=one.where, hint="name fewer groups or fields")
+        yield one

@@ -262,13 +262,13 @@ class MilvusCollection:
         found, expected = (
             _list_fields(fields.items() - other.items()) for fields, other in ((there, wanted), (wanted, there))
         )
-        message = f"a collection of other fields: it has {found or 'none more'}, and lacks {expected or 'none'}"
+        message = f"a collection of other fields: it has {found or 'none more'}, and {expected or 'none'} is missing"
         raise ArtifactError(message, where=self.where, hint="name another collection")
 
     def require_whole(self, head: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Raises ArtifactError where the passages are not those of the manifest."""
         if head["changing"]:
-            hint = f"start that change again: revelator index add {self.where} FOLDER"
+            hint = f"start that change again: revelator index update {self.where} FOLDER"
             raise ArtifactError("a change is under way, or was cut short", where=self.where, hint=hint)
         if (count := self.count()) != manifest["count"]:
             reason = f"holds {count:,} passages, and {manifest['count']:,} were written"

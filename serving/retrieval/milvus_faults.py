@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from revelator.artifact import DISK_FULL_SIGNS
 from revelator.errors import ArtifactError, ConfigError, DeadlineExceeded, RevelatorError, ServingError, Unavailable
 
 TOKEN = "MILVUS_TOKEN"  # the variable of the environment
@@ -45,6 +46,9 @@ def _explain(error: Exception, where: str, seconds: float) -> RevelatorError:
     if "Open local milvus failed" in said:
         hint = "another process may have it open: run `milvus-lite server` for several"
         return Unavailable("Milvus Lite cannot open its files", where=where, hint=hint, final=True)
+    if any(sign in said for sign in DISK_FULL_SIGNS):
+        hint = "free space there, then start the command again: it goes on where it was"
+        return ServingError(f"Milvus has no room: {said}", where=where, hint=hint)
     return ServingError(f"Milvus refuses the call: {said}", where=where)
 
 

@@ -18,7 +18,8 @@ from revelator.folders import digest_manifest
 from revelator.trace import Passage
 from serving.protocols import OWNER, PUBLIC, PassagePlace, Scope, SearchResult
 from serving.retrieval.embedders import Embedder, is_made_by, open_embedder
-from serving.retrieval.index import DEPTH, NAMED, RRF_CONSTANT
+from serving.retrieval.fusion import RRF_CONSTANT
+from serving.retrieval.index import DEPTH, NAMED
 from serving.retrieval.index_folder import IndexSettings, read_settings
 from serving.retrieval.milvus_collection import MilvusAddress, MilvusCollection, list_ids
 from serving.retrieval.milvus_fields import Vocabulary, quote
@@ -196,7 +197,7 @@ class MilvusIndex:
 
     def _search_both(self, vectors: np.ndarray, words: Sequence[str], k: int, condition: str) -> list[SearchResult]:
         """The two rankings of each query within the condition, joined by the engine as
-        `serving.retrieval.index.fuse_ranks` joins them; without `words` the one by vectors, scored alike."""
+        `serving.retrieval.fusion.fuse_ranks` joins them; without `words` the one by vectors, scored alike."""
         from pymilvus import AnnSearchRequest, RRFRanker
 
         depth = max(k, DEPTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,11 +42,11 @@ def resolve_address(address: IndexAddress, base: Path = Path()) -> IndexAddress:
     return (base / address).absolute() if isinstance(address, Path) else str(MilvusAddress.read(address, base))
 
 
-def open_index(address: IndexAddress, device: str | None = None) -> SearchIndex:
-    """Opens what `build_index` made; `device` is a card for the vectors of a folder. Raises what `Index.open` and
+def open_index(address: IndexAddress, cards: Sequence[int] = ()) -> SearchIndex:
+    """Opens what `build_index` made; `cards` hold the vectors of a folder. Raises what `Index.open` and
     `MilvusIndex.open` do."""
     if isinstance(address, Path):
-        return Index.open(address, device)
+        return Index.open(address, cards)
     from serving.retrieval.milvus_index import MilvusIndex
 
     return MilvusIndex.open(MilvusAddress.read(address))

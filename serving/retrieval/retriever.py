@@ -1,10 +1,11 @@
 """Searches of an index by words or by logical queries, and the retriever that makes them in threads.
 
-Who changes an index puts another folder in its place in one step (`serving.retrieval.build`): a generation. A service
-looks at the manifest's entry in the file system when a question begins (some 15 µs), opens a new generation beside the
-one that it searches, and lets each question end with the one that it began with. There is no list of readers: Linux
-keeps the files that a process of this machine has open or mapped until it lets them go, also when they were removed.
-An index of an engine changes in place: there a generation is what its manifest says, and is looked at now and then.
+Who changes an index puts another folder in its place in one step (`serving.retrieval.folder_build`): a generation. A
+service looks at the manifest's entry in the file system when a question begins (some 15 µs), opens a new generation
+beside the one that it searches, and lets each question end with the one that it began with. There is no list of
+readers: Linux keeps the files that a process of this machine has open or mapped until it lets them go, also when they
+were removed. An index of an engine changes in place: there a generation is what its manifest says, and is looked at now
+and then.
 """
 
 from __future__ import annotations

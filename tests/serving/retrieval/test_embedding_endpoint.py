@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from revelator.cli import revelator
 from revelator.errors import ArtifactError, ConfigError, ServingError, Unavailable
 from serving.retrieval import Index, IndexSettings, build_index
-from tests.chat_server import Handler, Server, fails, running
+from tests.chat_server import Handler, Server, cuts, fails, running
 
 SIZE = 64
 
@@ -112,3 +116,18 @@ def test_a_server_that_is_gone_is_unavailable(server: Server, tmp_path: Path) ->
 def test_a_model_for_an_index_without_vectors_is_refused() -> None:
     with pytest.raises(ConfigError, match="a bm25 index has no vectors"):
         IndexSettings(model="minilm")
+
+
+def test_ctrl_c_ends_a_build_with_one_line_and_the_same_command_goes_on(server: Server, tmp_path: Path) -> None:
+    def stops(handler: Handler) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        cuts(handler)
+
+    (tmp_path / "c.jsonl").write_text('{"title": "", "text": "red cat"}\n')
+    command = ["index", "build", str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "ix")]
+    command += ["--kind", "dense", "--embeddings", server.url, "--model", "embedder"]
+    server.replies = [stops, embeds]
+    stopped = CliRunner().invoke(revelator, command)
+    assert stopped.exit_code == 130 and not (tmp_path / "ix").exists()
+    assert stopped.stderr.endswith("stopped: finished blocks are kept, and the same command goes on\n")
+    assert CliRunner().invoke(revelator, command).exit_code == 0 and len(Index.open(tmp_path / "ix")) == 1

@@ -18,12 +18,12 @@ from revelator.cli import revelator
 from revelator.errors import DataError, InvalidRequest
 from revelator.folders import MANIFEST
 from serving.protocols import OWNER, PUBLIC, Scope
-from serving.retrieval import Index, IndexSettings, LocalRetriever, add_to_index, build_index
+from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, update_index
 from serving.retrieval.columns import NUMBERS, VALUES
-from serving.retrieval.dense import EXACT_AMONG, find_nearest
+from serving.retrieval.dense import EXACT_AMONG, find_nearest, write_neighbours
 from serving.retrieval.filters import LONGEST, parse_filter
 from serving.retrieval.logical_search import search_logical
-from serving.retrieval.neighbours import Neighbours, write
+from serving.retrieval.neighbours import Neighbours
 from tests.serving.retrieval.conftest import make_pdf
 
 HR = Scope(groups=frozenset({"hr"}))
@@ -96,6 +96,24 @@ def test_a_sidecar_is_no_document_and_one_without_a_document_is_named(tmp_path: 
     assert index.manifest["fields"] == {"path": 1, "type": 1, "year": 1}
 
 
+@pytest.mark.parametrize("ending", [".yaml", ".yml"])
+def test_a_sidecar_may_end_in_either_spelling_of_yaml(tmp_path: Path, ending: str) -> None:
+    files = {"a.md": "The dock.", f"a.md{ending}": "allowed: hr\n", "b.md": "The yard."}
+    index = index_files(tmp_path, files)
+    assert index.manifest["unread"] == {}
+    assert find(index, groups=frozenset()) == {"b.md"} and find(index, groups=HR.groups) == {"a.md", "b.md"}
+    update_index([write_files(tmp_path / "files", {f"a.md{ending}": "allowed: board\n"})], tmp_path / "index")
+    assert find(Index.open(tmp_path / "index"), groups=HR.groups) == {"b.md"}
+
+
+@pytest.mark.parametrize("ending", ["md", "markdown", "txt", "text"])
+def test_a_head_says_who_may_read_the_document(tmp_path: Path, ending: str) -> None:
+    files = {f"a.{ending}": "---\nyear: 2024\nallowed: [hr]\n---\nThe dock.\n", "b.md": "The yard."}
+    index = index_files(tmp_path, files)
+    assert find(index, groups=frozenset()) == {"b.md"}
+    assert find(index, "year = 2024", groups=HR.groups) == {f"a.{ending}"}
+
+
 def test_a_pdf_tells_its_dates_and_pages_and_its_citation_file_page_and_section(tmp_path: Path) -> None:
     pdf = make_pdf("The dock employs ninety people.")
     with_dates = pdf.replace(b"trailer <<", b"trailer <</Info<<" + DATED + b">>")
@@ -148,6 +166,7 @@ def test_a_filter_as_deep_as_its_length_allows_is_put_to_documents(yard: Index) 
         {"a.md": "---\nallowed: [hr]\nALLOWED: [all]\n---\nThe dock.\n"},
         {"a.md": "The dock.", "a.md.yaml": "- allowed\n"},
         {"a.md": "The dock.", "a.md.yaml": "allowed: [hr\n"},
+        {"a.md": "The dock.", "a.md.yaml": "allowed: [hr]\n", "a.md.yml": "allowed: [hr]\n"},
         {"a.csv": "name,allowed\nThe dock,hr\n"},
     ],
 )
@@ -197,6 +216,11 @@ def test_who_may_read_decides_what_a_search_finds_and_no_group_is_the_default(sh
     assert list_titles(OWNER) == everybody | {"Zwillinger", "Gate", "nobody", "Sea"}
 
 
+@given(st.lists(st.sampled_from(["the", "of", "🙂", "?!", "—"])), st.sampled_from([PUBLIC, HR, OWNER]))
+def test_a_query_without_a_word_finds_nothing_whoever_asks(shelves: Index, words: list[str], scope: Scope) -> None:
+    assert shelves.search(" ".join(words), 9, scope) == []
+
+
 def test_nothing_that_an_index_says_tells_of_what_may_not_be_read(shelves: Index) -> None:
     secret = shelves.search("zwillinger", 9, OWNER)[0]
     assert shelves.search("zwilinger", 9, HR).respelled == {"zwilinger": ["zwillinger"]}
@@ -230,12 +254,12 @@ def test_what_is_said_beside_a_document_later_holds_with_the_next_add(tmp_path: 
     (folder / "a.md.yaml").write_text("allowed: hr, board\n")
     info = CliRunner().invoke(revelator, ["index", "info", str(tmp_path / "index"), "--json"])
     assert json.loads(info.output)["changed"] == ["a.md"]
-    add_to_index([folder], tmp_path / "index")
+    update_index([folder], tmp_path / "index")
     index = Index.open(tmp_path / "index")
     assert find(index, groups=frozenset()) == {"b.md"} and find(index, groups=frozenset({"board"})) == {"a.md", "b.md"}
-    assert add_to_index([folder], tmp_path / "index")["version"] == index.version
+    assert update_index([folder], tmp_path / "index")["version"] == index.version
     (folder / "b.md").write_text("The yard is large.")
-    add_to_index([folder], tmp_path / "index")  # what did not change comes from the index, with its fields
+    update_index([folder], tmp_path / "index")  # what did not change comes from the index, with its fields
     assert find(Index.open(tmp_path / "index"), groups=frozenset()) == {"b.md"}
 
 
@@ -247,9 +271,9 @@ def test_an_index_of_an_earlier_version_is_searched_and_learns_fields_with_the_n
     assert len(index.search("dock yard", 9)) == 2 and index.describe()["fields"] == {}
     with pytest.raises(InvalidRequest, match="there is no field 'year'"):
         index.columns.require_fields(Scope("year = 2024"))
-    add_to_index([folder / "b.md"], tmp_path / "index")
+    update_index([folder / "b.md"], tmp_path / "index")
     assert find(Index.open(tmp_path / "index"), 'path = "a.md"') == {"a.md"}
-    add_to_index([folder], tmp_path / "index")
+    update_index([folder], tmp_path / "index")
     make_earlier(tmp_path / "index")
     build_index([folder], tmp_path / "index")
     assert find(Index.open(tmp_path / "index"), "year = 2024") == {"a.md"}
@@ -362,10 +386,10 @@ def make_vectors(count: int) -> np.ndarray:
 @pytest.mark.parametrize("factory", ["HNSW16", "IVF16,Flat", "SQ8"])
 def test_of_an_approximate_index_only_rows_of_the_mask_are_found(tmp_path: Path, factory: str) -> None:
     matrix = make_vectors(3_000)
-    write(tmp_path, matrix, factory, lambda *_: None)
+    write_neighbours(tmp_path, matrix, factory, lambda *_: None)
     among = np.random.default_rng(1).random(len(matrix)) < 0.2
     queries = make_vectors(20)
-    _, places = Neighbours(tmp_path, matrix).search(queries, 5, among)
+    _, places = Neighbours.open(tmp_path, matrix).search(queries, 5, among)
     assert among[places[places >= 0]].all() and (factory == "SQ8" or (places >= 0).mean() > 0.9)
     exact_scores, exact = find_nearest(matrix, queries, 5, among)
     assert among[exact].all()

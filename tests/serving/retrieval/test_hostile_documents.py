@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import DataError
-from serving.retrieval import Index, add_to_index, build_index, documents
+from serving.retrieval import Index, build_index, documents, update_index
 from serving.retrieval.corpora import find_files, read_corpus
 from serving.retrieval.cutting import pack, split_text
 from serving.retrieval.documents import LARGEST, convert_document, read_document
@@ -56,7 +56,7 @@ def test_a_link_that_leads_out_of_the_folder_is_left_out_and_named(library: Path
     (library / ".env").write_text("A doormat.\n")
     for name, target in links.items():
         (library / name).symlink_to(target)
-    manifest = add_to_index([library], out) if adds else build_index([library], out)
+    manifest = update_index([library], out) if adds else build_index([library], out)
     leads_out = {"key.txt", "climbing.txt", "folder", "twice.txt", "passwd"}
     assert {name for name, why in manifest["unread"].items() if "leads out of the folder" in why} == leads_out
     assert manifest["unread"].keys() - leads_out == {"itself.txt", "notes.txt", "inner.md"}

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from rich.progress import Progress, TaskID
 
 from revelator.errors import ConfigError, DataError
-from serving.commands.index import add
-from serving.retrieval import INDEX, Index, add_to_index, build_index, remove_from_index
+from serving.commands.index import update
+from serving.retrieval import INDEX, Index, build_index, update_index
 
 
 class BetweenReadings(Progress):
@@ -62,7 +62,7 @@ def test_what_was_added_and_removed_is_as_if_it_had_been_built_so(library: Path,
     build_index([library], whole)
     build_index([library / "ships", library / "crew.html"], index)
     before = INDEX.read_manifest(index)["files"]
-    add_to_index([library / "log.txt", library / "report.pdf"], index)
+    update_index([library / "log.txt", library / "report.pdf"], index)
     assert [corpus["name"] for corpus in INDEX.read_manifest(index, verify=True)["corpora"]] == [
         "lomvi.md",
         "crew.html",
@@ -70,16 +70,30 @@ def test_what_was_added_and_removed_is_as_if_it_had_been_built_so(library: Path,
         "report.pdf",
     ]
     assert Index.open(index).search("Friday", 1)[0].id.startswith("log.txt")
-    remove_from_index(["log.txt", "report.pdf"], index)
+    update_index([], index, remove=["log.txt", "report.pdf"])
     assert INDEX.read_manifest(index, verify=True)["files"] == before
     with pytest.raises(DataError, match=r"log\.txt is not in the index"):
-        remove_from_index(["log.txt"], index)
+        update_index([], index, remove=["log.txt"])
+
+
+def test_one_update_adds_and_removes(library: Path, tmp_path: Path) -> None:
+    build_index([library / "ships", library / "crew.html"], tmp_path / "ix")
+    manifest = update_index([library], tmp_path / "ix", remove=["crew.html", "lomvi.md", "report.pdf"])
+    assert manifest["version"] == 2
+    names = {corpus["name"] for corpus in manifest["corpora"]}
+    assert {"log.txt", "ships/lomvi.md"} <= names and not names & {"crew.html", "lomvi.md", "report.pdf"}
+
+
+def test_an_update_without_a_change_asks_for_one(library: Path, tmp_path: Path) -> None:
+    build_index([library], tmp_path / "ix")
+    done = CliRunner().invoke(update, [str(tmp_path / "ix")])
+    assert done.exit_code == 2 and "--remove NAME" in done.stderr
 
 
 def test_a_path_from_elsewhere_is_told_the_name_that_its_file_has_in_the_index(library: Path, tmp_path: Path) -> None:
     build_index([library], tmp_path / "ix")
     with pytest.raises(DataError) as error:
-        remove_from_index([str(library / "ships" / "lomvi.md")], tmp_path / "ix")
+        update_index([], tmp_path / "ix", remove=[str(library / "ships" / "lomvi.md")])
     assert error.value.hint is not None and error.value.hint.endswith(": ships/lomvi.md")
 
 
@@ -90,11 +104,20 @@ def test_a_folder_without_a_document_is_told_what_is_read(tmp_path: Path) -> Non
     assert str(tmp_path / "empty") in str(error.value) and ".md" in str(error.value.hint)
 
 
+@pytest.mark.parametrize("out", [".", "..", "link"])
+def test_an_index_is_not_built_over_the_folder_that_it_reads(library: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "link").symlink_to(library)
+    with pytest.raises(DataError, match="would be built over this folder") as error:
+        build_index([library], tmp_path / "link" if out == "link" else library / out)
+    assert error.value.where == str(library) and "another --out" in str(error.value.hint)
+    assert (library / "log.txt").exists()
+
+
 def test_a_changed_document_replaces_what_it_said(library: Path, tmp_path: Path) -> None:
     build_index([library], tmp_path / "ix")
     opened = Index.open(tmp_path / "ix")
     (library / "log.txt").write_text("On Sunday the ship was sold.")
-    add_to_index([library], tmp_path / "ix")
+    update_index([library], tmp_path / "ix")
     assert opened.search("Friday", 1)[0].id.startswith("log.txt")  # who has it open reads it as it was
     index = Index.open(tmp_path / "ix")
     assert index.search("Friday", 1) == []
@@ -105,7 +128,7 @@ def test_a_changed_document_replaces_what_it_said(library: Path, tmp_path: Path)
 
 def test_what_is_in_the_index_under_another_name_is_not_added_again(library: Path, tmp_path: Path) -> None:
     before = build_index([library], tmp_path / "ix")
-    manifest = add_to_index([library / "ships"], tmp_path / "ix")
+    manifest = update_index([library / "ships"], tmp_path / "ix")
     assert manifest["corpora"] == before["corpora"]
     assert manifest["unread"] == {"lomvi.md": "it is in the index as ships/lomvi.md"}
 
@@ -113,7 +136,7 @@ def test_what_is_in_the_index_under_another_name_is_not_added_again(library: Pat
 def test_a_changed_file_that_is_named_otherwise_than_before_is_pointed_at(library: Path, tmp_path: Path) -> None:
     build_index([library], tmp_path / "ix")
     (library / "ships" / "lomvi.md").write_text("# The Lomvi\n\nThe captain is Bo Dahl.")
-    done = CliRunner().invoke(add, [str(tmp_path / "ix"), str(library / "ships")])
+    done = CliRunner().invoke(update, [str(tmp_path / "ix"), str(library / "ships")])
     assert "note: lomvi.md is new, and ships/lomvi.md stays as it was" in done.stderr
 
 
@@ -124,16 +147,16 @@ def test_a_sync_removes_what_is_gone_and_takes_up_what_was_renamed(library: Path
     (library / "crew.html").rename(library / "people.html")
     (library / "log.txt").unlink()
     alone.unlink()
-    kept = add_to_index([library], tmp_path / "ix")
+    kept = update_index([library], tmp_path / "ix")
     assert {"crew.html", "log.txt"} <= {corpus["name"] for corpus in kept["corpora"]}
-    synced = {corpus["name"] for corpus in add_to_index([library], tmp_path / "ix", sync=True)["corpora"]}
+    synced = {corpus["name"] for corpus in update_index([library], tmp_path / "ix", sync=True)["corpora"]}
     assert not synced & {"crew.html", "log.txt"} and {"people.html", "alone.txt"} <= synced
     assert Index.open(tmp_path / "ix").search("cook", 1)[0].file == "people.html"
 
 
 def test_a_folder_s_name_removes_all_below_it(library: Path, tmp_path: Path) -> None:
     build_index([library], tmp_path / "ix")
-    remove_from_index(["ships"], tmp_path / "ix")
+    update_index([], tmp_path / "ix", remove=["ships"])
     assert Index.open(tmp_path / "ix").search("captain", 1) == []
 
 
@@ -141,7 +164,7 @@ CHANGE = """
 import sys
 from pathlib import Path
 from rich.progress import Progress
-from serving.retrieval import add_to_index, build_index
+from serving.retrieval import update_index, build_index
 
 class Told(Progress):
     def update(self, task, **what):
@@ -151,7 +174,7 @@ class Told(Progress):
             sys.stdin.read()
 
 options = {"shard_size": 1} if sys.argv[1] == "build" else {}
-change = build_index if sys.argv[1] == "build" else add_to_index
+change = build_index if sys.argv[1] == "build" else update_index
 change([Path(sys.argv[2])], Path(sys.argv[3]), progress=Told(disable=True), **options)
 """
 
@@ -178,7 +201,7 @@ def test_an_index_that_was_killed_while_it_was_added_to_is_as_before(
         pass
     assert INDEX.read_manifest(index, verify=True) == before
     assert Index.open(index).search("captain", 1)
-    add_to_index([library / "log.txt"], index)
+    update_index([library / "log.txt"], index)
     assert Index.open(index).search("Friday", 1)
     assert sorted(path.name for path in tmp_path.iterdir() if "ix" in path.name) == ["ix"]
 
@@ -187,10 +210,10 @@ def test_who_opens_an_index_while_it_changes_opens_one_version_whole(library: Pa
     index, opened = tmp_path / "ix", set()
     build_index([library / "ships"], index)
     code = (
-        "import sys; from pathlib import Path; from serving.retrieval import add_to_index, remove_from_index\n"
+        "import sys; from pathlib import Path; from serving.retrieval import update_index\n"
         "for n in range(15):\n"
-        "    add_to_index([Path(sys.argv[2])], Path(sys.argv[1]))\n"
-        "    remove_from_index(['log.txt'], Path(sys.argv[1]))"
+        "    update_index([Path(sys.argv[2])], Path(sys.argv[1]))\n"
+        "    update_index([], Path(sys.argv[1]), remove=['log.txt'])"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(index), str(library / "log.txt")])
     while process.poll() is None:
@@ -212,6 +235,6 @@ def test_a_killed_build_leaves_nothing_but_its_shards_and_goes_on_from_them(
         build_index([library], index, shard_size=1)
     assert list(work.glob("*.npz")) and not index.exists()
     whole = build_index([library], tmp_path / "whole", shard_size=1)
-    monkeypatch.setattr("serving.retrieval.build.write_shard", None)  # none is written again
+    monkeypatch.setattr("serving.retrieval.shard_work.make_shard", None)  # none is written again
     assert build_index([library], index, shard_size=1)["files"] == whole["files"]
     assert INDEX.read_manifest(index, verify=True) and not work.exists()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from revelator.errors import DataError
 from revelator.plans.logic import And, Not, Query, Term, holds, move_negations_inwards, parse
 from serving.retrieval.dense import find_best
-from serving.retrieval.index import fuse_ranks
+from serving.retrieval.fusion import fuse_ranks
 from serving.retrieval.logical_search import (
     SMALLEST,
     Operators,

@@ -30,19 +30,18 @@ from serving.retrieval import (
     Index,
     IndexSettings,
     LocalRetriever,
-    add_to_index,
     build_index,
-    milvus_build,
     milvus_collection,
     milvus_index,
-    remove_from_index,
+    update_index,
 )
 from serving.retrieval.index_folder import Kind
 from serving.retrieval.logical_search import Label, LogicalSettings, Source, fit_calibrations, search_logical
 from serving.retrieval.places import open_index, read_index_manifest
+from serving.retrieval.shard_work import PassageEmbedder
 from tests.serving.retrieval.milvus_server import MilvusServer, serve_milvus
 from tests.serving.retrieval.stopped import Stopped
-from tests.serving.retrieval.toy_encoder import WORDS, write_encoder
+from tests.serving.retrieval.toy_encoder import WORDS, write_corpus, write_encoder
 
 KINDS: tuple[Kind, ...] = ("bm25", "dense", "hybrid")
 
@@ -66,21 +65,6 @@ def address(server: MilvusServer, request: pytest.FixtureRequest) -> str:
 
 def choose(kind: Kind, encoder: Path) -> IndexSettings:
     return IndexSettings(kind=kind, model="" if kind == "bm25" else str(encoder))
-
-
-def write_corpus(path: Path, count: int, seed: int = 0) -> Path:
-    """Passages of 4 to 12 known words; their ids have marks that an expression of Milvus must escape."""
-    chance, words = random.Random(seed), WORDS.split()[2:]
-    rows = [
-        {
-            "id": f'{path.stem} "{n}" \\',
-            "title": chance.choice(words),
-            "text": " ".join(chance.choices(words, k=n % 9 + 4)),
-        }
-        for n in range(count)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +138,8 @@ def test_a_passage_opens_with_its_neighbours_by_an_id_with_marks(
     opened = open_index(address)
     place = opened.open_passage(opened.search_many(["gearbox shaft"], 1)[0][0].id)
     assert isinstance(place, PassagePlace) and place.before and "Ana Berg" in place.before.text
-    assert place.after and "propeller" in place.after.text
+    place = opened.open_passage(place.before.id)
+    assert place and place.after and "propeller" in place.after.text
 
 
 def test_calibrations_are_fitted_alike(pairs: dict[Kind, tuple[Any, Any]]) -> None:
@@ -171,9 +156,9 @@ def test_an_index_is_changed_as_a_folder_is(library: Path, tmp_path: Path, addre
         (library / "log.txt").write_text("On Sunday the ship was sold.")
         (library / "new.txt").write_text("The mast is of ash.")
         (library / "crew.html").unlink()
-        assert add_to_index([library], out, sync=True)["version"] == 2
-        assert add_to_index([library], out, sync=True)["version"] == 2  # nothing has changed
-        remove_from_index(["ships"], out)
+        assert update_index([library], out, sync=True)["version"] == 2
+        assert update_index([library], out, sync=True)["version"] == 2  # nothing has changed
+        update_index([], out, remove=["ships"])
         (library / "log.txt").write_text("On Monday the ship left Holm.\n\nOn Friday it came to Port Biro.\n")
         (library / "new.txt").unlink()
         (library / "crew.html").write_text("<h1>Crew</h1><p>The cook is Per Dal.</p>")
@@ -184,23 +169,38 @@ def test_an_index_is_changed_as_a_folder_is(library: Path, tmp_path: Path, addre
     assert opened.search_many(["Friday", "captain"], 3) == [[], []]
     assert opened.search_many(["mast"], 3)[0][0].text == "The mast is of ash."
     with pytest.raises(DataError, match=r"ships is not in the index"):
-        remove_from_index(["ships"], address)
+        update_index([], address, remove=["ships"])
+
+
+def test_a_passage_that_moves_to_another_file_is_there_once(tmp_path: Path, address: str) -> None:
+    rows = [json.dumps({"id": str(n), "title": "", "text": f"cat number {n}"}) + "\n" for n in range(3)]
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    one.write_text(rows[0] + rows[1])
+    two.write_text(rows[2])
+    build_index([one, two], address)
+    one.write_text(rows[0])
+    two.write_text(rows[1] + rows[2])
+    assert update_index([one, two], address)["count"] == 3
+    opened = open_index(address)
+    assert sorted(passage.id for passage in opened.search_many(["cat"], 10)[0]) == ["0", "1", "2"]
+    collection = milvus_collection.MilvusCollection(milvus_collection.MilvusAddress.read(address))
+    assert sorted(row["id"] for row in collection.read_rows('source == "two.jsonl"', ["id"])) == ["1", "2"]
 
 
 def test_a_build_that_was_killed_goes_on_without_duplicates(
     tmp_path: Path, address: str, encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, settings, embedded = write_corpus(tmp_path / "c.jsonl", 700), choose("hybrid", encoder), []
-    embed = milvus_build.embed
+    embed = PassageEmbedder.__call__
 
-    def count(passages: Any, model: Any) -> np.ndarray:
+    def count(self: PassageEmbedder, passages: Any) -> np.ndarray:
         embedded.append(len(passages))
-        return embed(passages, model)
+        return embed(self, passages)
 
-    monkeypatch.setattr(milvus_build, "embed", count)
+    monkeypatch.setattr(PassageEmbedder, "__call__", count)
     with pytest.raises(KeyboardInterrupt):
         build_index([corpus], address, settings, progress=Stopped("writing passages", 256))
-    for read in (open_index, read_index_manifest, lambda place: add_to_index([corpus], place)):
+    for read in (open_index, read_index_manifest, lambda place: update_index([corpus], place)):
         with pytest.raises(ArtifactError, match="was not finished"):
             read(address)
     manifest = build_index([corpus], address, settings)
@@ -217,13 +217,13 @@ def test_a_change_that_was_killed_is_told_and_made_whole_by_the_next(
     build_index([kept, corpus], address, choose("dense", encoder))
     write_corpus(corpus, 550, seed=5)
     with pytest.raises(KeyboardInterrupt):
-        add_to_index([corpus], address, progress=Stopped("writing passages", 256))
+        update_index([corpus], address, progress=Stopped("writing passages", 256))
     assert open_index(address).find_state() is None
     with pytest.raises(ArtifactError, match="cut short"):
         read_index_manifest(address, verify=True)
     with pytest.raises(ConfigError, match=r"a change of c\.jsonl was cut short"):
-        remove_from_index(["k.jsonl"], address)
-    manifest = add_to_index([corpus], address)
+        update_index([], address, remove=["k.jsonl"])
+    manifest = update_index([corpus], address)
     assert (manifest["count"], manifest["version"]) == (560, 2)
     assert read_index_manifest(address, verify=True) == manifest
     whole = build_index([kept, corpus], tmp_path / "ix", choose("dense", encoder))
@@ -271,7 +271,7 @@ def test_a_model_of_the_same_name_that_is_another_one_is_refused(tmp_path: Path,
     build_index([corpus], address, choose("dense", model))
     write_encoder(tmp_path / "model", seed=1)
     with pytest.raises(ArtifactError, match="another model called"):
-        add_to_index([corpus], address)
+        update_index([corpus], address)
     with pytest.raises(ArtifactError, match="not the one that this index was built with"):
         open_index(address).search_many(["cat"], 1)
 
@@ -298,8 +298,8 @@ def test_a_collection_of_other_fields_is_refused(tmp_path: Path, address: str, s
     client = MilvusClient(f"http://127.0.0.1:{server.port}")
     client.drop_collection(name)
     client.create_collection(name, dimension=4)
-    for use in (open_index, lambda place: add_to_index([corpus], place)):
-        with pytest.raises(ArtifactError, match="a collection of other fields: it has"):
+    for use in (open_index, lambda place: update_index([corpus], place)):
+        with pytest.raises(ArtifactError, match=r"a collection of other fields: it has .* is missing"):
             use(address)
 
 
@@ -473,7 +473,7 @@ async def test_a_service_takes_up_what_was_changed_and_searches_on_while_the_eng
     build_index([write_corpus(tmp_path / "c.jsonl", 20)], own.address("a"))
     retriever = LocalRetriever(await asyncio.to_thread(open_index, own.address("a")))
     state = retriever.find_state()
-    await asyncio.to_thread(add_to_index, [write_corpus(tmp_path / "d.jsonl", 3)], own.address("a"))
+    await asyncio.to_thread(update_index, [write_corpus(tmp_path / "d.jsonl", 3)], own.address("a"))
     await retriever.follow()
     assert retriever.index.version == 2 and len(retriever.index) == 23
     assert retriever.find_state() != state and not retriever.refused
@@ -503,11 +503,11 @@ def test_the_commands_take_a_collection_as_they_take_a_folder(library: Path, tmp
     built = run(commands.build, str(library), "--to", place)
     assert (built["out"], built["version"]) == (place, 1)
     (library / "log.txt").write_text("On Sunday the ship was sold.")
-    assert run(commands.add, place, str(library))["changed"] == ["log.txt"]
+    assert run(commands.update, place, str(library))["changed"] == ["log.txt"]
     assert run(commands.search, place, "ship sold", "-k", "1")[0]["text"] == "On Sunday the ship was sold."
     logical = run(commands.search, place, '"captain" AND NOT "gearbox"', "--logic")
     assert logical["passages"][0]["id"].startswith("ships/lomvi.md") and logical["scored"] <= logical["of"]
-    run(commands.remove, place, "log.txt")
+    assert run(commands.update, place, "--remove", "log.txt")["removed"] == ["log.txt"]
     told = CliRunner().invoke(commands.info, [place], catch_exceptions=False).stdout
     assert "version 3" in told and "the index is as it was built" in told
     with pytest.raises(ConfigError, match="Milvus indexes vectors itself"):

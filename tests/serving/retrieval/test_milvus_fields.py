@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from revelator.cli import revelator
 from revelator.errors import DataError, InvalidRequest
 from serving.protocols import OWNER, PUBLIC, Scope
-from serving.retrieval import Index, IndexSettings, LocalRetriever, add_to_index, build_index
+from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, update_index
 from serving.retrieval.engine import SearchIndex
 from serving.retrieval.index_folder import Kind
 from serving.retrieval.logical_search import LogicalSettings, Source, search_logical
@@ -167,11 +167,11 @@ def test_what_is_said_of_a_document_later_holds_with_the_next_add(server: Milvus
     address = server.address("later")
     build_index([folder], address)
     (folder / "a.md.yaml").write_text("allowed: hr, board\nyear: 2026\n")
-    add_to_index([folder], address)
+    update_index([folder], address)
     index = open_index(address)
     assert index.describe()["first_documents"] == ["b.md"] and index.describe(HR)["documents"] == 2
     (folder / "b.md").write_text("The dock is large.")
-    add_to_index([folder], address)  # what did not change stays, with its fields
+    update_index([folder], address)  # what did not change stays, with its fields
     index = open_index(address)
     assert len(find(index, "dock", PUBLIC)) == 1 and len(find(index, "dock", HR)) == 2
     assert find(index, "dock", Scope("year < 2026", None)) == set() != find(index, "dock", Scope("year = 2026", None))
@@ -185,7 +185,7 @@ def test_while_a_change_is_under_way_its_passages_are_read_by_their_groups_alone
     build_index([write_rows(tmp_path / "a.jsonl", [{"title": "a", "text": "The dock."}])], address)
     rows = [{"title": "b", "text": "The dock.", "allowed": ["hr"]} for _ in range(300)]
     with pytest.raises(KeyboardInterrupt):
-        add_to_index([write_rows(tmp_path / "b.jsonl", rows)], address, progress=Stopped("writing passages", 256))
+        update_index([write_rows(tmp_path / "b.jsonl", rows)], address, progress=Stopped("writing passages", 256))
     index = open_index(address)
     assert len(find(index, "dock", PUBLIC, 500)) == 1 and len(find(index, "dock", HR, 500)) == 257
 

@@ -24,8 +24,8 @@ from revelator import row_files
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest, Unavailable
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, LocalRetriever, build_index, extract_query_terms
-from serving.retrieval.build import add_to_index
 from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
+from serving.retrieval.indexing import update_index
 from tests.serving.retrieval.stopped import Stopped
 
 ROWS = [
@@ -388,7 +388,7 @@ def test_a_build_takes_nothing_over_from_an_index_that_has_changed(tmp_path: Pat
     whole = passages.read_text()
     passages.write_text(whole.replace("lighthouse", "lightmouse"))
     with pytest.raises(ArtifactError, match="has changed since it was built"):
-        add_to_index([corpus], tmp_path / "out")
+        update_index([corpus], tmp_path / "out")
     build_index([corpus], tmp_path / "out")
     assert passages.read_text() == whole
 

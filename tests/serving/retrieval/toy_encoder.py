@@ -1,8 +1,10 @@
 """A sentence-transformers model of a few kilobytes: a text is the mean of random vectors of its words, so that texts
-which share words are near. Words that it does not know share one vector."""
+which share words are near. Words that it does not know share one vector. A corpus of its words."""
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -27,3 +29,18 @@ def write_encoder(folder: Path, seed: int = 0) -> Path:
     embedding = StaticEmbedding(tokenizer, embedding_weights=weights)
     SentenceTransformer(modules=[embedding], device="cpu").save_pretrained(str(folder))
     return folder
+
+
+def write_corpus(path: Path, count: int, seed: int = 0) -> Path:
+    """Passages of 4 to 12 known words; their ids have marks that an expression of Milvus must escape."""
+    chance, words = random.Random(seed), WORDS.split()[2:]
+    rows = [
+        {
+            "id": f'{path.stem} "{n}" \\',
+            "title": chance.choice(words),
+            "text": " ".join(chance.choices(words, k=n % 9 + 4)),
+        }
+        for n in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
