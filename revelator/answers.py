@@ -14,7 +14,9 @@ from typing import Literal
 from revelator.trace import Node, Trace, join_answers
 
 Certainty = Literal["sure", "doubtful", "partial", "none"]
-SURE = 0.5  # P that a passage says the answer, below which it is doubtful
+SURE = (
+    0.8  # P that a passage says the answer, below which it is doubtful: how often either is right is in docs/results.md
+)
 CITATION = re.compile(r" ?\[(\d{1,4})\]")
 # what people read in place of the names that routes and kinds of node have in prompts and traces
 ROUTES = {"atomic": "tree", "direct": "without documents", "straightforward": "without documents"}

@@ -48,6 +48,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_FULL_SIGNS = (
     *map(os.strerror, DISK_FULL),  # safetensors
     "disk is full",  # SQLite
+    " requested and ",  # numpy: "3001 requested and 1520 written"
     "inline_container",  # torch's writer, whose stream took fewer bytes than it was given
 )
 
@@ -77,6 +78,9 @@ def find_base(name: str) -> Path:
     From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
     """
     folder = EMBEDDED_BASE if name == DEFAULT_BASE else Path(name).expanduser()
+    if folder.is_file():
+        hint = "unpack a GGUF first (docs/training.md, A base from a GGUF file); only safetensors are read"
+        raise ArtifactError("a base is a folder, and this is a file", where=name, hint=hint)
     if not folder.is_dir():
         folder = _fetch_from_hub(name)
     if not (folder / "config.json").is_file() or not list(folder.glob(WEIGHTS)):
@@ -219,7 +223,7 @@ def read_adapter_fingerprints(adapter: Path | None, base: Path) -> Fingerprints:
 def explain_full_disk(where: Path) -> Iterator[None]:
     """Turns a full disk below `where` (no space, quota, file size limit) into one clear ArtifactError.
 
-    safetensors, SQLite and torch report it by exceptions of their own, hence the comparison of texts.
+    safetensors, SQLite, torch and numpy report it by exceptions of their own, hence the comparison of texts.
     """
     try:
         yield
@@ -228,8 +232,10 @@ def explain_full_disk(where: Path) -> Iterator[None]:
     except Exception as error:
         says = str(error)
         if getattr(error, "errno", None) in DISK_FULL or any(sign in says for sign in DISK_FULL_SIGNS):
+            is_library_s = not isinstance(error, OSError)  # FAISS puts C++ around the system's words
+            words = [text for text in map(os.strerror, DISK_FULL) if is_library_s and text in says]
             raise ArtifactError(
-                f"the disk is full or a quota is reached: {says.splitlines()[0]}",
+                f"the disk is full or a quota is reached: {(words or says.splitlines())[0]}",
                 where=str(where),
                 hint="free space or choose another --out or --home, then the same command again",
             ) from error

@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -45,29 +45,20 @@ COMMANDS: dict[str, Command | Group] = {
     "ask": Command("serving.commands.ask:ask", "Ask a running server: answer, plan and passages."),
     "serve": Command("serving.commands.serve:serve", "Serve the deployed version."),
     "inspect": Command("serving.commands.inspect:inspect", "Watch plans run in a browser, edit and compare them."),
-    "mcp": Command("serving.commands.mcp:mcp", "Offer it to an agent on this machine, as tools (MCP)."),
-    "index": Group("Make documents searchable.",
+    "mcp": Command("serving.commands.mcp:mcp", "Offer a service's tools to an agent over stdio (MCP)."),
+    "index": Group("Make documents and knowledge graphs searchable.",
       "revelator index build handbook/ --out runs/indexes/mine", {
-        "build": Command("serving.commands.index:build", "Build a searchable index from documents."),
-        "add": Command("serving.commands.index:add", "Add documents, and read changed ones anew."),
-        "remove": Command("serving.commands.index:remove", "Take documents out."),
+        "build": Command("serving.commands.index:build", "Build a searchable index from documents, or triples."),
+        "update": Command("serving.commands.index:update", "Add, read anew or remove documents."),
         "search": Command("serving.commands.index:search", "Search an index."),
         "info": Command("serving.commands.index:info", "Show what an index holds, and whether it is intact."),
         "calibrate": Command("serving.commands.index:calibrate", "Fit how likely a passage with a score is relevant."),
     }),
-    "graph": Group("Load and search knowledge graphs.",
-      'revelator graph info runs/graphs/films "UHF" "directed by"', {
-        "load": Command("serving.commands.graph:load", "Build a searchable graph from triples."),
-        "info": Command("serving.commands.graph:info", "Show what a graph holds, or what a name leads to."),
-    }),
     "data": Group("Make and check what the model learns from.",
       "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
-        "fetch": Command("data_gen.commands:fetch", "Download the published data that configurations read."),
-        "build": Command("data_gen.commands:build", "Build a set, rows for a reader, or more questions."),
-        "inspect": Command("data_gen.commands:inspect", "Show what an instruction set holds, or what changed."),
-        "leaks": Command("data_gen.commands:leaks", "Look for held-out questions in training sets."),
-        "world": Command("data_gen.commands:world", "Write made-up documents, with questions and gold plans."),
-        "collect": Command("data_gen.collect:collect_command", "Collect a server's judged answers as questions."),
+        "fetch": Command("data_gen.commands.fetch:fetch", "Download the published data that configurations read."),
+        "build": Command("data_gen.commands.build:build", "Build a set, rows for a reader, a world, or questions."),
+        "inspect": Command("data_gen.commands.inspect:inspect", "Show what a set holds, what changed, or what leaked."),
     }),
     "train": Command("training.commands:train", "Train: fine-tune, by rewards, or a base of your own."),
     "model": Group("Grade, promote and deploy versions.",
@@ -77,15 +68,12 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.gate.command:promote", "Make a new version champion, if it is better."),
         "rollback": Command("serving.commands.deploy:rollback", "Go back to the previous champion or release."),
         "deploy": Command("serving.commands.deploy:deploy", "Put a version into service without a pause."),
-        "agent": Command("serving.commands.agent:agent", "Log the whole system as a model for MLflow's servers."),
-        "export": Command("evaluation.publish.export:export", "Write a version for llama.cpp, Ollama and others."),
+        "export": Command("evaluation.publish.export:export", "Write a version for llama.cpp, MLflow and others."),
         "push": Command("evaluation.publish.push:push", "Publish a version on the model hub, with a card."),
     }),
     "eval": Group("Measure how good a system is, and what it costs.",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
-        "run": Command("evaluation.run:evaluate", "Run systems on a benchmark."),
-        "reading": Command("evaluation.reading:reading", "Measure how well a reader reads answers from passages."),
-        "agent": Command("evaluation.agent:agent", "Judge a logged agent by MLflow's evaluation."),
+        "run": Command("evaluation.run:evaluate", "Ask systems, a reader or an agent a benchmark's questions."),
         "report": Command("evaluation.report.command:report", "Compare several runs on one page."),
         "cost": Command("evaluation.cost:cost", "Calculate what serving so many questions takes."),
     }),
@@ -104,13 +92,14 @@ RARE_EXTRAS = {
     "sentence_transformers": "dense",
     "ray": "ray",
     "pytriton": "server",
-    "bitsandbytes": "gpu",
+    "bitsandbytes": "train",
     "presidio_analyzer": "redact",
     "detect_secrets": "redact",
     "pymilvus": "milvus",
     "milvus_lite": "milvus",
 }
-TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
+# the shell's exit statuses of a command that Ctrl-C, or SIGTERM, ended
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class LazyGroup(click.Group):
@@ -131,6 +120,14 @@ class LazyGroup(click.Group):
                 module, attribute = place.split(":")
                 return getattr(importlib.import_module(module), attribute)
         return None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C ends a command with one line, which holds what its KeyboardInterrupt says."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            click.echo(": ".join(["stopped", *map(str, stop.args)]), err=True)
+            ctx.exit(INTERRUPTED)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

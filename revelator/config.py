@@ -17,10 +17,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from revelator.errors import ConfigError
 
-REFERENCE = "the page Configuration of `make docs`"  # every field with its bounds, generated from the models
+REFERENCE = "docs/configuration.md"  # every field with its bounds, generated from the models
 DATA_VARIABLE = "REVELATOR_DATA"
 DATA_DEFAULT = "../shared/data"
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
+CHOICES = re.compile(r"\^\(([\w|-]+)\)\$")  # a pattern that lists words
 SHORT = reprlib.Repr()  # by aliases a short file may hold a value of any size
 SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
 KEYS = 100  # of a mapping from a stranger that should hold a few known fields
@@ -83,7 +84,7 @@ def check_config(value: Any, model: type[Config], where: str, *, show_values: bo
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        faults = "\n  ".join(_describe_faults(error, show_values))
+        faults = "\n  ".join(_describe_faults(error, value, show_values))
         raise ConfigError(faults, where=where, hint=f"fields and bounds: {REFERENCE}") from error
 
 
@@ -127,21 +128,34 @@ def find_first_fault(error: ValidationError) -> tuple[str, str]:
     return place if len(place) <= PLACE else f"{place[:PLACE]}…", reason[:1].lower() + reason[1:]
 
 
-def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]:
-    """Describes field, value and reason of each fault. A list is not called short because its elements have faults."""
+def _describe_faults(error: ValidationError, value: Any, show_values: bool) -> Iterator[str]:
+    """Describes field, value and reason of each fault. A value that may be of several kinds is named once, with the
+    reason of each. A list is not called short because its elements have faults, nor a value of another kind."""
     if (count := error.error_count()) > FAULTS:
         yield f"file: {count:,} faults, too many to list"
         return
-    faults = error.errors(include_url=False)
-    broken_inside = {fault["loc"][:depth] for fault in faults for depth in range(len(fault["loc"]))}
-    for fault in faults:
-        place = fault["loc"]
-        if place in broken_inside and fault["type"] == "too_short":
+    found: dict[tuple[int | str, ...], list[Any]] = {}
+    for fault in error.errors(include_url=False):
+        found.setdefault(_find_place(fault, value), []).append(fault)
+    broken_inside = {place[:depth] for place in found for depth in range(len(place))}
+    for place, faults in found.items():
+        if place in broken_inside and all(f["type"] == "too_short" or f["loc"] != place for f in faults):
             continue
         name = ".".join(map(str, place)) or "file"
-        if show_values and fault["type"] != "missing":
-            name += f" = {SHORT.repr(fault['input']):.80}"
-        yield f"{name}: {_word_reason(fault)}"
+        if show_values and faults[0]["type"] != "missing":
+            name += f" = {SHORT.repr(faults[0]['input']):.80}"
+        yield f"{name}: {', or '.join(dict.fromkeys(map(_word_reason, faults)))}"
+
+
+def _find_place(fault: Any, value: Any) -> tuple[int | str, ...]:
+    """Where the fault is in the value: pydantic's place, without the kinds of a union, which it names in between."""
+    place: list[int | str] = []
+    for part in fault["loc"]:
+        known = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list | tuple) else ()
+        if part in known:
+            value = value[part]
+            place.append(part)
+    return (*place, fault["loc"][-1]) if fault["type"] == "missing" else tuple(place)
 
 
 def _word_reason(fault: Any) -> str:
@@ -157,9 +171,14 @@ def _word_reason(fault: Any) -> str:
             return "this field is needed"
         case "tuple_type" | "list_type":
             return "a list is needed"
+        case "int_from_float":
+            return "a whole number is needed"
+        case "int_type" | "int_parsing" | "float_type" | "float_parsing":
+            return "a number is needed"
+        case "string_pattern_mismatch" if listed := CHOICES.fullmatch(fault["ctx"]["pattern"]):
+            return f"must be one of {', '.join(filter(None, listed[1].split('|')))}"
         case "string_pattern_mismatch" if fault["ctx"]["pattern"] != r"\S":
-            choices = fault["ctx"]["pattern"].removeprefix("^(").removesuffix(")$").split("|")
-            return f"must be one of {', '.join(filter(None, choices))}"
+            return f"must match the pattern {fault['ctx']['pattern']}"
         case "string_type" | "string_pattern_mismatch":
             return "a text is needed"
         case "union_tag_invalid" | "union_tag_not_found":

@@ -10,6 +10,8 @@ from pydantic import AfterValidator
 
 from revelator.errors import ConfigError
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # what this machine calls itself
+
 
 def check_url(url: str) -> str:
     """Returns the url. Raises ConfigError unless it is http or https with a host, without user, query or fragment."""

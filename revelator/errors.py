@@ -11,6 +11,7 @@
     ├── GateRefused              a challenger did not pass the promotion gate (carries the table of scores)
     └── ServingError             a question could not be answered
         ├── InvalidRequest       the request itself is wrong
+        │   └── Unauthenticated  the service does not know who asks
         ├── Overloaded           admission limit reached; try again later
         ├── Unavailable          a model, index, endpoint or server that is needed is down
         ├── DeadlineExceeded     time ran out before an answer
@@ -119,6 +120,12 @@ class InvalidRequest(ServingError):
     """The request itself is wrong: sending it again will not help."""
 
     grpc_code = "INVALID_ARGUMENT"
+
+
+class Unauthenticated(InvalidRequest):
+    """The service does not let in who asks: the token is missing, wrong or not valid any more."""
+
+    grpc_code = "UNAUTHENTICATED"
 
 
 @dataclass(eq=False, repr=False)

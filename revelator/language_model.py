@@ -336,9 +336,18 @@ def _read_chat_tokens(logprobs: Any) -> list[tuple[str, dict[str, float]]]:
 
 
 def _read_text_tokens(logprobs: Any) -> list[tuple[str, dict[str, float]]]:
-    """Of a continued text: parallel lists of tokens, their log probabilities, and maps of the likeliest ones."""
+    """Of a continued text: parallel lists of tokens, their log probabilities, and maps of the likeliest ones; of
+    llama.cpp, which the client does not know, the entries of a chat."""
     if not logprobs:
         return []
+    if content := getattr(logprobs, "content", None):
+        return [
+            (
+                _text(entry["token"]),
+                {_text(one["token"]): _number(one["logprob"]) for one in [*entry["top_logprobs"], entry]},
+            )
+            for entry in content
+        ]
     tops = logprobs.top_logprobs or [None] * len(logprobs.tokens)
     rows = zip(logprobs.tokens, logprobs.token_logprobs, tops, strict=True)
     return [

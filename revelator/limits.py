@@ -10,15 +10,15 @@ from typing import Any, Literal, get_args
 from revelator.errors import InvalidRequest, PlanError
 from revelator.plans import Atomic, Dependent, Expression, list_leaves
 from revelator.plans.art import Art, number_nodes
+from revelator.plans.checking import DIVIDED
 
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
 # limits that a request may also raise
-FREE = ("plan_threshold", "plan_floor", "rewrite_floor", "relevance_threshold", "relevance_floor", "answer_floor")
+FREE = ("plan_floor", "rewrite_floor", "relevance_threshold", "relevance_floor", "answer_floor")
 LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
-DIVIDED = "divide it into several plans, and ask them one after the other"
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
 
 
@@ -33,8 +33,7 @@ class Limits:
     concurrency: int = 16  # leaves of one question that run at the same time
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
-    kept: int = 3  # of them, read by the generator
-    plan_threshold: float = 0.5  # P(compound or complex) below which a complex question is asked as one step
+    kept: int = 5  # of them, read by the generator; three, as in QCompiler's figure 3, find less: docs/results.md
     plan_floor: float = 0.86  # P of a plan's tokens (geometric mean) below which `auto` asks one step: docs/results.md
     rewrite_floor: float = 0.8  # P of a rewritten message's tokens (likewise) below which the reply asks back
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any

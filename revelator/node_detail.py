@@ -75,7 +75,8 @@ class Detail(TypedDict, total=False):
     degraded: bool  # a model's reply could not be used
     probabilities: list[dict[str, float]]  # of labels, a mapping a prompt
     text_probability: float  # of the tokens of what the revelator wrote, their geometric mean
-    unsure: str  # why the question was not planned, or its plan not run
+    unsure: str  # why its plan was not run
+    abandoned: bool  # a step of a plan that found no answer, before the question was asked as one
     task: str  # that a plan was asked by
     attempts: list[dict[str, object]]  # at a plan
     output: str  # that could not be read

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans.decoding import make_json_grammar
 from revelator.tasks.chat_prompts import Message
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"

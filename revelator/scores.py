@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+NO_ANSWER = "noanswer"
+CLOSED_ANSWERS = frozenset({"yes", "no", NO_ANSWER})
 
 
 def normalise(text: str) -> str:

@@ -93,7 +93,7 @@ def describe_root(trace: Trace, span: Any = None) -> None:
 
 
 def describe_served(trace: Trace) -> None:
-    """Describes the span of a served question, by which `revelator data collect` knows it: the route, the plan and its
+    """Describes the span of a served question, by which `rows: collected` knows it: the route, the plan and its
     language, what planned and what read, and MLflow's model of the version, to which the trace is linked."""
     about = {
         ROUTE: trace.route or "",

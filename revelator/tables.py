@@ -1,23 +1,25 @@
 """Rows of tables as lines: what an index holds of a table, and what a reader is trained to read.
 
-A row names each column and its value, the key first: "Version: 4.2; Release lead: Ana Lorne". A row of two columns is
-`key: value`, as in "Editor: Jon Abel", because the shape of a table does not tell a form (`Field | Value`) from a list
-(`Country | Capital`); the names of its columns belong into the title of the passage.
+A row names each column and its value, the key first: "Version: 4.2; Release lead: Ana Lorne". A row of a form, which is
+a table of two columns whose header is missing or that of any form (`Field | Value`), is `key: value`, as in "Editor:
+Jon Abel".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+FORM = frozenset(("field", "key", "item", "name", "property", "attribute", "parameter", "value", "entry", "content"))
+
 
 def write_pairs(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
     """Writes `Column: value` for each cell that is not empty, in the order of the columns; the value alone where the
-    column has no name."""
+    column has no name. Of a form it writes `key: value`."""
     values = [" ".join(cell.split()) for cell in cells]
     names = [_clean_name(name) for name in columns]
-    if len(columns) == 2 and all(values):
-        return [f"{_clean_name(values[0])}: {values[1]}"]
-    if len(columns) == 2:
+    if _is_form(names):
+        if all(values):
+            return [f"{_clean_name(values[0])}: {values[1]}"]
         names = ["", ""]
     named = zip(names, values, strict=True)
     return [f"{name}: {value}" if name else value for name, value in named if value]
@@ -39,6 +41,10 @@ def say_row(pairs: Sequence[tuple[str, str]]) -> str:
     """Writes a row in sentences about its key, for a reader that was trained on sentences."""
     (_, key), *others = pairs
     return " ".join(f"For {key}, the {name} is {value}." for name, value in others)
+
+
+def _is_form(names: Sequence[str]) -> bool:
+    return len(names) == 2 and (not all(names) or all(name.lower() in FORM for name in names))
 
 
 def _clean_name(name: str) -> str:

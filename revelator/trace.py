@@ -313,10 +313,11 @@ def quote(sentences: str, text: str) -> str:
 
 
 def list_evidence(nodes: Iterable[Node]) -> list[Evidence]:
-    """The evidence of every node that was answered from a passage, in their order."""
+    """The evidence of every node that was answered from a passage, in their order, but for steps of a plan that was
+    given up."""
     found = []
     for node in nodes:
-        passage = node.find_evidence() if node.status == "ok" else None
+        passage = node.find_evidence() if node.status == "ok" and "abandoned" not in node.detail else None
         if passage:
             asked, said = node.asked or node.question, node.detail.get("probability")
             found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))

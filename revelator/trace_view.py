@@ -163,7 +163,7 @@ def _write_document(node: Node, passage: Passage) -> Text:
     read = passage.id in node.detail.get("kept", [])
     relevance = "" if passage.relevance is None else f", relevant {passage.relevance:.2f}"
     label = Text.assemble(("read " if read else "     ", "green"), (passage.title, "" if read else "dim"))
-    return label.append(f"  score {passage.score:.1f}{relevance}", "dim")
+    return label.append(f"  score {passage.score:.4g}{relevance}", "dim")
 
 
 def _write_answer(trace: Trace) -> Text:

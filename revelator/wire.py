@@ -27,6 +27,7 @@ from revelator.errors import (
     PlanError,
     RevelatorError,
     ServingError,
+    Unauthenticated,
     Unavailable,
 )
 from revelator.limits import LONGEST_MS
@@ -59,6 +60,10 @@ class Answer:
     def evidence(self) -> list[Evidence]:
         """The spans that were found on the way, each with its sentence, passage and probability."""
         return self.trace.list_evidence()
+
+    def __repr__(self) -> str:
+        """Without the trace, which fills screens."""
+        return f"Answer(answers={self.answers!r}, outcome={self.outcome!r}, plan={self.trace.plan!r})"
 
 
 class Options(TypedDict, total=False):
@@ -129,6 +134,8 @@ def shorten_request(request: dict[str, Any], seconds: float) -> None:
 def make_text_input(name: str, text: str) -> grpc_client.InferInput:
     try:
         value = np.array([text.encode()], dtype=np.object_)
+    except AttributeError as error:
+        raise InvalidRequest(f"a text is needed, not {text!r:.60}", where=name) from error
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"not a text: {error.reason} at character {error.start}", where=name) from error
     return grpc_client.InferInput(name, [1], "BYTES").set_data_from_numpy(value)
@@ -169,7 +176,7 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "NOT_FOUND": Unavailable,  # Triton's word for a model that is not loaded
     "DEADLINE_EXCEEDED": DeadlineExceeded,
     "CANCELLED": Cancelled,
-    "UNAUTHENTICATED": InvalidRequest,
+    "UNAUTHENTICATED": Unauthenticated,
 }
 MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
 _LENGTHS = (MOST_BYTES, 1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits

@@ -1,11 +1,14 @@
 """The tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
 
 from revelator.tasks.task import (
+    PLANNING,
     TASKS,
     TRANSLATE_ART,
     TRANSLATE_BNF,
     TRANSLATE_LOGIC,
     QuestionInput,
+    ReadAnswer,
+    ReadInput,
     RelevanceInput,
     SelectInput,
     Step,
@@ -16,11 +19,14 @@ from revelator.tasks.task import (
 )
 
 __all__ = [
+    "PLANNING",
     "TASKS",
     "TRANSLATE_ART",
     "TRANSLATE_BNF",
     "TRANSLATE_LOGIC",
     "QuestionInput",
+    "ReadAnswer",
+    "ReadInput",
     "RelevanceInput",
     "SelectInput",
     "Step",

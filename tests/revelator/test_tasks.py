@@ -11,13 +11,15 @@ from revelator.plans import parse
 from revelator.tasks import (
     TASKS,
     QuestionInput,
+    ReadAnswer,
+    ReadInput,
     RelevanceInput,
     SelectInput,
     Step,
     StepsInput,
     prompt_hash,
 )
-from revelator.tasks.task import DOCUMENT_CHARACTERS
+from revelator.tasks.task import DOCUMENT_CHARACTERS, PASSAGE_CHARACTERS, VERDICTS
 
 STEPS = (Step("Who directed UHF?", ("Jay Levey",)),)
 INPUTS = {
@@ -31,6 +33,7 @@ INPUTS = {
     "translate_logic": QuestionInput("Q?"),
     "translate_art": QuestionInput("Q?"),
     "select": SelectInput("Q?", "films", "graph", "films and who made them"),
+    "read": ReadInput("Q?", (("T", "text"), ("", "more"))),
 }
 
 
@@ -93,6 +96,36 @@ def test_decompose_reads_what_it_writes(parts):
 def test_what_is_not_one_question_is_refused(task, output):
     with pytest.raises(TaskOutputError, match=task):
         TASKS[task].parse(output)
+
+
+LINES = st.text(min_size=1, max_size=40).map(lambda text: " ".join(text.split())).filter(bool)
+
+
+@given(st.lists(LINES, min_size=1, max_size=4).map(tuple) | st.sampled_from(VERDICTS))
+def test_read_reads_what_it_writes(answer):
+    task, gold = TASKS["read"], ReadAnswer(verdict=answer) if isinstance(answer, str) else ReadAnswer(answer)
+    written = task.write_completion(gold)
+    assert task.parse(written) == gold and "\n" not in written
+
+
+@pytest.mark.parametrize("output", ["", "Una\nVard", "[]", "[Una]", '["Una"', '["Una", ""]', '["Una", 1]'])
+def test_read_refuses_what_is_no_answer(output):
+    with pytest.raises(TaskOutputError, match="read must answer"):
+        TASKS["read"].parse(output)
+
+
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=2000)), min_size=1, max_size=3).map(tuple))
+def test_passages_stand_on_a_line_each_and_share_their_room(passages):
+    values = TASKS["read"].read_values(TASKS["read"].render(ReadInput("Q?", passages)))
+    assert list(values) == ["question", *(f"passage {number + 1}" for number in range(len(passages)))]
+    shown, folded = (
+        list(values.values())[1:],
+        [": ".join(filter(None, (" ".join(t.split()) for t in p))) for p in passages],
+    )
+    assert sum(map(len, shown)) <= PASSAGE_CHARACTERS
+    assert all(text.startswith(part.rstrip()) for part, text in zip(shown, folded, strict=True))
+    if sum(map(len, folded)) <= PASSAGE_CHARACTERS:
+        assert [part.rstrip() for part in shown] == folded
 
 
 def test_translate_reads_what_it_writes_and_refuses_the_rest():

@@ -78,9 +78,17 @@ def test_nodes_hang_below_the_node_that_encloses_them_with_answer_and_time():
 
 def test_documents_that_were_read_come_first_and_the_rest_by_relevance():
     titles = [line for line in shown(example()) if "score" in line]
-    assert "read Lantern Row  score 2.0, relevant 0.90" in titles[0]
-    assert "Third  score 1.0, relevant 0.20" in titles[1] and "read" not in titles[1]
+    assert "read Lantern Row  score 2, relevant 0.90" in titles[0]
+    assert "Third  score 1, relevant 0.20" in titles[1] and "read" not in titles[1]
     assert len(titles) == 3
+
+
+@pytest.mark.parametrize("scores", [[31.25, 31.24], [2.0, 1.0], [1 / 61 + 1 / 62, 1 / 61 + 1 / 63], [1 / 109, 1 / 110]])
+def test_scores_that_differ_are_shown_as_different_ones_whatever_their_scale(scores: list[float]) -> None:
+    trace = example()
+    trace.nodes[2].documents = [Passage(str(score), "Row", "…", score) for score in scores]
+    said = [float(line.split("score ")[1]) for line in shown(trace) if "score" in line]
+    assert said == pytest.approx(scores, rel=1e-3) and said[0] > said[1]
 
 
 def test_an_answer_that_is_not_whole_says_what_it_lacks():

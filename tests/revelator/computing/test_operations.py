@@ -100,6 +100,37 @@ def test_where_keeps_what_each_value_that_meets_the_condition_is_about(sign: str
     assert operate("where", [listed], (), condition) == tuple(met)
 
 
+@given(
+    st.sampled_from(list(SIGNS)), st.dictionaries(st.text(min_size=1), st.tuples(st.integers(1, 9), st.integers(1, 9)))
+)
+def test_where_compares_each_value_with_what_the_step_answers_about_the_same(sign: str, values: dict) -> None:
+    earned, cost = (
+        Operand(step, tuple(Case((f"{both[step - 1]} kg",), {0: name}) for name, both in values.items()))
+        for step in (1, 2)
+    )
+    kept = tuple(name for name, both in values.items() if PYTHON[sign](*both))
+    for operands in ([earned], [earned, cost], [cost, earned]):
+        assert operate("where", operands, (), Condition(sign, "{3}"), cost.cases) == kept
+    [than, *_] = [*values.values(), (5, 5)]
+    one = (Case((f"{than[0]} kg",), {}),)
+    kept = tuple(name for name, both in values.items() if PYTHON[sign](both[0], than[0]))
+    assert operate("where", [earned], (1,), Condition(sign, "{3}"), one) == kept
+
+
+@given(st.sampled_from(list(SIGNS)), st.dictionaries(st.integers(1, 99).map(str), st.integers(1, 99)))
+def test_where_compares_a_value_with_the_one_that_it_was_asked_about(sign: str, values: dict) -> None:
+    operand = Operand(1, tuple(Case((str(value),), {0: name}) for name, value in values.items()))
+    kept = tuple(name for name, value in values.items() if PYTHON[sign](value, int(name)))
+    assert operate("where", [operand], (), Condition(sign, "{1}")) == kept
+
+
+def test_a_condition_is_open_where_the_step_answers_nothing_or_several_values_about_the_same() -> None:
+    earned = Operand(1, tuple(Case(("5",), {0: name}) for name in "AB"))
+    for costs in ([("3",), ()], [("3", "4"), ("3",)], []):
+        compared = [Case(cost, {0: name}) for name, cost in zip("AB", costs, strict=False) if cost]
+        assert operate("where", [earned], (), Condition(">", "{3}"), compared) is None
+
+
 @pytest.mark.parametrize(
     ("value", "sign", "than", "holds"),
     [
