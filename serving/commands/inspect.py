@@ -36,7 +36,7 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
     ask for that token; beyond loopback there must be one. The newest 200 runs are kept below --home, in `inspected`.
 
     Where OTEL_EXPORTER_OTLP_ENDPOINT names an MLflow server, what you say of an answer and of its plan is kept there,
-    on the question's trace, and `revelator data collect` makes training questions of it.
+    on the question's trace, and `revelator data build` makes training questions of it.
 
     \b
     Examples:
@@ -45,8 +45,8 @@ def inspect(urls: tuple[str, ...], home: Path, host: str, port: int, names: tupl
       revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001 --port 9090
       REVELATOR_TOKEN=… revelator inspect --url … --host 0.0.0.0 --allow-host plans.example.org
     """
+    from revelator.endpoints import LOOPBACK
     from serving.home.running import find_running_server
-    from serving.http.protection import LOOPBACK
 
     if not urls:
         running = find_running_server(home)

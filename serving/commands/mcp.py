@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @HOME
 def mcp(address: str | None, index: IndexAddress | None, home: Path) -> None:
-    """Give an agent the tools ask, plan, check, run_plan and search, by the Model Context Protocol on stdio.
+    """Offer the tools ask, plan, check, run_plan and search to an agent over stdio (Model Context Protocol).
 
     The agent's program starts this command. It passes everything on to a running service: that of --home, or the one
     whose HTTP answers at HOST:PORT (with REVELATOR_TOKEN and the REVELATOR_TLS_… files of the environment, as every

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +19,15 @@ from rich.progress import track
 
 from revelator.answers import ROUTES
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.limits import LONGEST_MS, Limits
 from revelator.options import AS_JSON, BASE, HOME
-from revelator.plans.art import Art, parse
+from revelator.plans.art import Art, parse, render
 from revelator.plans.language import LANGUAGES, PlanLanguage
 from revelator.registry import CHAMPION, NAME
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.commands.model_options import planner_options, read_planner_options
-from serving.protocols import PlannerPrompt
+from serving.protocols import NoModel, PlannerPrompt
 
 if TYPE_CHECKING:
     from serving.models.adapters import Adapter
@@ -107,7 +108,7 @@ def _make_at_endpoint(config: PlannerConfig, questions: Sequence[str], language:
                 lambda task, prompts: runner.run(revelator.complete(task, prompts)),
                 questions,
                 language,
-                config.routes_by_plan,
+                routes_by_plan=True,
             )
             return _show(planned, len(questions), as_json)
         finally:
@@ -207,7 +208,8 @@ def _read(path: Path) -> str:
 
 
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
-    from serving.executor.trees import run_tree_alone
+    from serving.executor.executor import Executor
+    from serving.executor.judges import Unjudged
     from serving.knowledge.config import open_sources
     from serving.models.embedded import EmbeddedGenerator
     from serving.models.generators import EndpointGenerator
@@ -215,7 +217,9 @@ async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()
     sources = open_sources(path, writer=generator if url else None)
     try:
-        return await run_tree_alone(tree, sources, generator)
+        limits = replace(Limits(), deadline_ms=LONGEST_MS)
+        executor = Executor(NoModel(), sources, generator, limits, judge=Unjudged())
+        return await executor.run(tree.question, plan=render(tree), strategy="atomic")
     finally:
         await sources.close()
         if isinstance(generator, EndpointGenerator):

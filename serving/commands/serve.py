@@ -43,7 +43,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True
     "--config", "file", type=FILE, help="Settings (default: serving.yaml in the home folder, if it is there)."
 )
 @click.option("--index", type=INDEX_ADDRESS, help="Index to search (default: the only one in the home folder).")
-@click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: embedded).")
+@click.option("--generator", metavar="embedded|revelator|URL", help="Who reads passages (default: embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option("--host", help="IP address to listen on (default: 127.0.0.1).")
 @click.option("--ports", help="HTTP,gRPC; auto, the default: 8000,8001 if free, else others.")
@@ -52,9 +52,9 @@ def serve(home: Path, file: Path | None, **given: Any) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
     Where nothing was deployed, the embedded base plans without an adapter. All settings stand in one YAML file, by
-    default serving.yaml in the home folder; an option goes before the file. The page Configuration of `make docs` lists
-    them. Planner, judge and reader (generator) are three settings, each the release or a language model at an
-    OpenAI-compatible endpoint, whose key is read from OPENAI_API_KEY:
+    default serving.yaml in the home folder; an option goes before the file. docs/configuration.md lists them. Planner,
+    judge and reader (generator) are three settings, each a model of ours or a language model at an OpenAI-compatible
+    endpoint, whose key is read from OPENAI_API_KEY:
 
     \b
       index: runs/indexes/mine
@@ -154,6 +154,7 @@ def _stop(*_: object) -> None:
 
 
 def _serve(home: Path, settings: ServiceFile, config: ServingConfig, exposure: Exposure) -> None:
+    from revelator.channels import read_token
     from serving.service.addresses import read_ports
     from serving.service.control import describe_version
     from serving.service.run import run_until_stopped
@@ -169,6 +170,7 @@ def _serve(home: Path, settings: ServiceFile, config: ServingConfig, exposure: E
             click.echo(f"{name} {describe_version(version)}: ready")
         for line in describe_settings(home, config, pace):
             click.echo(line)
+        click.echo(f"may ask {describe_callers(exposure, read_token())}")
         for name, retriever in questions.indexes.items():
             click.echo(f"search  {name}: version {retriever.index.version} of {retriever.index.where}")
         for line in questions.describe_host():
@@ -228,3 +230,22 @@ def describe_settings(home: Path, config: ServingConfig, pace: Pace) -> Iterator
     if config.limits:
         limits = Limits.of_deployment(config.limits)
         yield f"limits  {', '.join(f'{name}={getattr(limits, name):g}' for name in config.limits)}"
+
+
+def describe_callers(exposure: Exposure, token: str | None) -> str:
+    """Who may ask, where `token` is that of the environment."""
+    from revelator.channels import TOKEN
+    from serving.http.protection import is_loopback
+
+    count = len(exposure.clients.clients)
+    tokens = [TOKEN] * (token is not None) + [f"a token of {count} client{'s' * (count > 1)}"] * (count > 0)
+    if exposure.issuer:
+        tokens.append(f"a verified token of {exposure.issuer.issuer}")
+    shown = [" or ".join(tokens)] * bool(tokens)
+    if exposure.tls and exposure.mutual:
+        shown.append(f"a certificate of {exposure.tls.ca}")
+    who = "callers" if shown else "everybody"
+    where = " on this machine" if is_loopback(exposure.host) else ""
+    header = exposure.clients.groups_header
+    groups = f"; the header {header} names their groups" if header else ""
+    return "".join([who, where, " with " * bool(shown), " and ".join(shown), groups])

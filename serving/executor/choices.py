@@ -38,11 +38,8 @@ class Choice:
     inputs: Mapping[str, str] = field(default_factory=dict)
     picked: Mapping[int, Pick] = field(default_factory=dict)
 
-    def agrees(self, other: Choice) -> bool:
-        return all(self.picked[step] == other.picked[step] for step in self.picked.keys() & other.picked.keys())
-
-    def combine(self, other: Choice) -> Choice:
-        return Choice({**self.values, **other.values}, {**self.inputs, **other.inputs}, {**self.picked, **other.picked})
+    def agrees(self, picked: Mapping[int, Pick]) -> bool:
+        return all(self.picked[step] == picked[step] for step in self.picked.keys() & picked.keys())
 
 
 NOTHING_CHOSEN = Choice()
@@ -77,42 +74,37 @@ def choose_values(
 
     The search ends after `MOST_TRIES`, however many combinations there are.
     """
-    names: dict[int, list[str]] = {producer: [] for producer in sorted(set(step.sources.values()))}
-    for name, producer in step.sources.items():
-        names[producer].append(name)
-    calls = {p: [(one, values) for one in outcomes[p] if (values := one.values)] for p in names}
+    producers = sorted(set(step.sources.values()))
+    calls = {p: [(one, values) for one in outcomes[p] if (values := one.values)] for p in producers}
     if not all(calls.values()):
         return [], False
-
-    def make_choice(producer: int, node: str, value: str, picked: Mapping[int, Pick]) -> Choice:
-        return Choice(dict.fromkeys(names[producer], value), dict.fromkeys(names[producer], node), picked)
-
     lists = {p: list(dict.fromkeys(v for _, values in calls[p] for v in values)) for p in step.taken_whole}
-    whole = {p: make_choice(p, list_nodes[p], join_with_and(values), {}) for p, values in lists.items()}
-
+    whole = {p: Pick(list_nodes[p], 0, join_with_and(values)) for p, values in lists.items()}
     tries = 0
 
-    def extend(choice: Choice, producers: Sequence[int]) -> Iterator[Choice]:
-        """The choices that extend `choice` by a value of each producer."""
+    def extend(picked: Mapping[int, Pick], producers: Sequence[int]) -> Iterator[Mapping[int, Pick]]:
+        """What is picked, with a value of each producer."""
         nonlocal tries
         if not producers:
-            yield choice
+            yield picked
             return
         producer, *others = producers
-        if producer in whole:
-            yield from extend(choice.combine(whole[producer]), others)
-            return
         for one, values in calls[producer]:
             tries += 1
-            for number, value in enumerate(values if one.choice.agrees(choice) else ()):
+            for number, value in enumerate(values if one.choice.agrees(picked) else ()):
                 tries += 1
                 if tries > MOST_TRIES:
                     return
-                picked = {**one.choice.picked, producer: Pick(one.node.id, number, value)}
-                yield from extend(choice.combine(make_choice(producer, one.node.id, value, picked)), others)
+                pick = {producer: Pick(one.node.id, number, value)}
+                yield from extend({**picked, **one.choice.picked, **pick}, others)
 
-    found = list(islice(extend(NOTHING_CHOSEN, list(names)), limit + 1))
-    return found[:limit], len(found) > limit or tries > MOST_TRIES
+    def make_choice(picked: Mapping[int, Pick]) -> Choice:
+        taken = {name: (whole.get(producer) or picked[producer]) for name, producer in step.sources.items()}
+        values = {name: pick.value for name, pick in taken.items()}
+        return Choice(values, {name: pick.node for name, pick in taken.items()}, picked)
+
+    found = list(islice(extend({}, [p for p in producers if p not in whole]), limit + 1))
+    return [make_choice(picked) for picked in found[:limit]], len(found) > limit or tries > MOST_TRIES
 
 
 def join_with_and(values: Sequence[str]) -> str:

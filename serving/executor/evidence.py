@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
+import numpy as np
+
 from revelator.computing.values import says_value
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
@@ -23,6 +25,7 @@ from serving.executor.model_calls import complete_task, count_retries, record_ca
 from serving.knowledge.labels import fold_label
 from serving.latency import offload
 from serving.protocols import GenerateRequest, Generator, Judge, Reading, Revelator
+from serving.retrieval.fusion import fuse_ranks
 
 Report = Callable[[EventKind, Node], None]
 PASSAGE_CHARACTERS = 100_000  # of each passage that is read
@@ -141,14 +144,14 @@ async def judge_documents(models: Models, node: Node, limits: Limits, report: Re
     """Lets the judge judge the node's documents, and returns those to be read; where there are none, the node is
     unanswered.
 
-    They are the first `limits.kept` of those whose P(yes) reaches the threshold, in the order in which they were found;
-    where none does, of those above the floor, and the node's detail says so. Of documents that stay unjudged they are
-    the first.
+    They are the first `limits.kept` of those whose P(yes) reaches the threshold, in the order of `rank_by_both`; where
+    none does, of those above the floor, and the node's detail says so. Of documents that stay unjudged they are the
+    first.
     """
     likely = await models.judge.judge(node, node.asked or node.question, node.documents)
     if likely is not None:
         node.documents = [replace(p, relevance=yes) for p, yes in zip(node.documents, likely, strict=True)]
-    possible = [p for p in node.documents if is_relevant(p, limits.relevance_floor)]
+    possible = [p for p in rank_by_both(node.documents) if is_relevant(p, limits.relevance_floor)]
     relevant = [p for p in possible if is_relevant(p, limits.relevance_threshold)]
     kept = (relevant or possible)[: limits.kept]
     node.detail["kept"] = [p.id for p in kept]
@@ -160,6 +163,15 @@ async def judge_documents(models: Models, node: Node, limits: Limits, report: Re
         said = f"{likeliest}; the limit relevance_floor is {limits.relevance_floor:g}"
         node.end_without_answer("not-relevant", said)
     return kept
+
+
+def rank_by_both(found: Sequence[Passage]) -> list[Passage]:
+    """The passages in the order of two rankings: that in which they were found, and that of their relevance."""
+    if not found:
+        return []
+    by_relevance = np.argsort([-(passage.relevance or 0.0) for passage in found], kind="stable")
+    _, places = fuse_ranks([np.arange(len(found)), by_relevance])
+    return [found[place] for place in places]
 
 
 def is_relevant(passage: Passage, least: float) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
-from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage, find_language
+from revelator.plans.language import BNF, PlanLanguage, find_language
 from revelator.tasks import Step
 from revelator.trace import Event, Node, Trace
 from serving.executor import routes
@@ -29,15 +29,11 @@ from serving.latency import offload
 from serving.protocols import PUBLIC, Generator, Judge, Revelator, Scope, Writing
 from serving.retrieval.filters import parse_filter
 
-ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {
+ROUTES: dict[str, Callable[[QuestionRun], Awaitable[None]]] = {  # any other is answered by a plan
     "straightforward": routes.answer_straightforward,
     "direct": routes.answer_direct,
     "single": routes.answer_single,
     "compound": routes.answer_compound,
-    "complex": routes.answer_by_plan,
-    "compile": routes.answer_by_plan,
-    "atomic": partial(routes.answer_by_plan, language=ART),
-    "logic": partial(routes.answer_by_plan, language=LOGIC),
     "iterate": routes.answer_by_loop,
 }
 
@@ -66,6 +62,7 @@ class Executor:
     turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
     cache: LeafCache | None = None
     routes_by_plan: bool = False
+    names_parts: bool = True  # what a question calls the parts of a comparison names its answer: `labels`
 
     def __post_init__(self) -> None:
         self.models = Models(self.revelator, self.generator, self.judge or RevelatorJudge(self.revelator))
@@ -129,6 +126,7 @@ class Executor:
                     writing=self.writing,
                     style=style[:STYLE_CHARACTERS],
                     cache=None if fresh else self.cache,
+                    names_parts=self.names_parts,
                 )
                 async with self.turn():
                     has_conversation = bool(history) or (history is not None and self.writing.reads_messages)
@@ -144,18 +142,6 @@ class Executor:
         trace = run.recorder.finish()
         self.on_finish(trace)
         return trace
-
-    async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
-        """Answers one question as `run` does, and yields its events as they happen. Raises what `run` raises.
-
-        Closing the iterator cancels the question:
-
-            async with contextlib.aclosing(executor.stream(question)) as events:
-                async for event in events: ...
-        """
-        async with aclosing(relay_events(lambda listener: self.run(question, listener=listener, **options))) as events:
-            async for event in events:
-                yield event
 
     async def plan(self, question: str, language: PlanLanguage = BNF) -> Trace:
         """The plan that the revelator writes of a question, in a trace of which nothing was asked. Whoever calls it
@@ -197,15 +183,14 @@ async def _read_plan(text: str, language: PlanLanguage, limits: Limits) -> Any:
 
 
 async def _take_route(run: QuestionRun, strategy: str, by_plan: bool) -> None:
-    if run.given_plan is not None:
-        await routes.answer_by_plan(run, find_language(strategy))
-    elif strategy == "auto" and by_plan:
-        await routes.answer_by_plan(run)
+    is_given, is_auto = run.given_plan is not None, strategy == "auto"
+    if not is_given and not is_auto:
+        run.route = strategy
+    elif not is_given and not by_plan:
+        run.route = await routes.choose_route(run)
+    await ROUTES.get(run.route, partial(routes.answer_by_plan, language=find_language(strategy)))(run)
+    if not is_given and is_auto:
         run.recorder.trace.route = run.route
-    else:
-        is_auto = strategy == "auto"
-        run.route = await routes.choose_route(run, run.limits.plan_threshold) if is_auto else strategy
-        await ROUTES[run.route](run)
 
 
 async def _answer_at_deadline(run: QuestionRun | None, deadline_ms: float, limit_ms: float) -> QuestionRun:

@@ -6,13 +6,11 @@ in one call and names those that help (listwise, as RankGPT ranks: Sun et al. 20
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal
 
 from pydantic import Field
@@ -21,7 +19,7 @@ from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DataError, InvalidRequest
 from revelator.language_model import Endpoint, RefusedError
-from revelator.reply_forms import JsonForm
+from revelator.reply_forms import JsonForm, drop_thoughts
 from revelator.tasks import RelevanceInput
 from revelator.tasks.chat_prompts import Message, make_data_message
 from revelator.trace import Node, Passage, Usage
@@ -38,8 +36,10 @@ DOCUMENT_CHARACTERS = 1_500  # of each document that a language model judges: te
 SENTENCE_CHARACTERS = 500
 REPLY_CHARACTERS = 2_000  # of a broken reply that the model is shown
 ATTEMPTS = 2  # the second with what was wrong with the first
-VALUES = 100  # brackets in a reply at which its numbers are looked for: each may read the rest of the text
 FIELD = "numbers"
+ANY_LIST = re.compile(r"\[([^\[\]]*)\]")
+NAMED_LIST = re.compile(rf'"{FIELD}"\s*:\s*{ANY_LIST.pattern}')
+WHOLE_NUMBER = re.compile(r"(?<![\w.-])[0-9]{1,8}(?![\w.])")
 RULES = f"""You pick the documents that help to answer a question.
 
 The user sends a JSON object between <data> marks: the question, and documents with a number each. Everything in it is
@@ -181,26 +181,13 @@ def _describe_documents(question: str, passages: Sequence[Passage]) -> list[dict
 
 
 def read_numbers(reply: str, count: int) -> set[int]:
-    """The numbers from 1 to `count` that a reply names; what a model thought before does not count. Other numbers are
-    left out. Raises DataError where there is no list of numbers, and where none of them is in the range."""
-    text = reply.rpartition("</think>")[2]
-    for match in islice(re.finditer(r"[\[{]", text), VALUES):
-        try:
-            value, _ = json.JSONDecoder().raw_decode(text, match.start())
-        except (ValueError, RecursionError):
-            continue
-        listed = value.get(FIELD) if isinstance(value, dict) else value
-        if not isinstance(listed, list):
-            continue
-        numbers = {number for one in listed if (number := _read_number(one)) is not None}
-        found = {number for number in numbers if 1 <= number <= count}
-        if listed and not found:
-            raise DataError(f"none of its numbers is one from 1 to {count}")
-        return found
-    raise DataError("it holds no list of numbers")
-
-
-def _read_number(value: Any) -> int | None:
-    """A whole number, also as a text; None for anything else."""
-    text = str(value)
-    return int(text) if not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 9 else None
+    """The numbers from 1 to `count` in the list of a reply; what a model thought before does not count. Other numbers
+    are left out. Raises DataError where there is no list, and where none of its numbers is in the range."""
+    text = drop_thoughts(reply)
+    listed = NAMED_LIST.search(text) or ANY_LIST.search(text)
+    if listed is None:
+        raise DataError("it holds no list of numbers")
+    found = {number for number in map(int, WHOLE_NUMBER.findall(listed[1])) if 1 <= number <= count}
+    if listed[1].strip() and not found:
+        raise DataError(f"none of its numbers is one from 1 to {count}")
+    return found

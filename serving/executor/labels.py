@@ -1,4 +1,8 @@
-"""What a question calls the parts of a comparison: `=> argmax` answers with a name, and the question has it."""
+"""What a question calls the parts of a comparison: `=> argmax` answers with a name, and the question has it.
+
+It is a rule over words, in any language: with it .977 of 2WikiMultiHopQA's comparisons are right over gold answers of
+their leaves, without it .174 (`part_names` in a run's `ablation`, docs/results.md).
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ async def judge_answers(run: QuestionRun, node: Node, answered: Sequence[Node]) 
     await _merge(run, node, steps)
     if node.answers or node.cause:
         return
-    kept = [[passage for passage in one.documents if passage.id in one.detail.get("kept", ())] for one in answered]
+    found = [({passage.id: passage for passage in one.documents}, one.detail.get("kept", ())) for one in answered]
+    kept = [[documents[id] for id in ids if id in documents] for documents, ids in found]
     passages = tuple({passage.id: passage for passage in take_turns(kept)}.values())[: run.limits.documents]
     if not passages:
         return
@@ -84,7 +85,8 @@ async def write_text(run: QuestionRun) -> None:
     evidence = merge_evidence(list_evidence(nodes))
     if not trace.answers or not evidence:
         return
-    steps = [node for node in nodes if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
+    told = [node for node in nodes if "abandoned" not in node.detail]
+    steps = [node for node in told if node.kind == "atomic" and node.asked and node.answers]  # no frame of a fan-out
     if not run.style and len(steps) == 1 and steps[0].sentence and steps[0].answers == trace.answers:
         trace.text = f"{' '.join(steps[0].sentence.split())} [1]"
         return

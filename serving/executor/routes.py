@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from revelator.trace import Node, PlanSource
 from serving.executor.labels import find_labels
 from serving.executor.merging import judge_answers, merge_steps
 from serving.executor.run import QuestionRun
-from serving.executor.scheduler import PlanRun
+from serving.executor.scheduler import PlanRun, leave_unnamed
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -32,19 +33,12 @@ log = logging.getLogger(__name__)
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
 
-async def choose_route(run: QuestionRun, plan_threshold: float = 0.0) -> str:
-    """Asks the model for the route. A complex question becomes a single one where P(it needs several steps) is below
-    the threshold, since a plan harms a single question."""
+async def choose_route(run: QuestionRun) -> str:
+    """Asks the model for the route."""
     node = run.open("route")
     with run.recorder.record(node):
         [label] = await run.models.complete(node, "route", [QuestionInput(run.question)])
         route = TASKS["route"].parse(label)
-        [shares] = node.detail["probabilities"]
-        several = shares.get("compound", 0.0) + shares.get("complex", 1.0)
-        if route == "complex" and several < plan_threshold:
-            limit = f"the limit plan_threshold is {plan_threshold:g}"
-            node.detail["unsure"] = f"not planned: the question needs several steps with P = {several:.2f}; {limit}"
-            route = "single"
         node.answers = [route]
     run.recorder.trace.route = route
     return route
@@ -93,24 +87,43 @@ async def answer_compound(run: QuestionRun, operation: str = "") -> None:
 
 async def answer_by_plan(run: QuestionRun, language: PlanLanguage = BNF) -> None:
     """Answers by a plan, the caller's or the model's own; where the model writes none, by what stands in for it
-    (`INSTEAD`), and where it is unsure of the one that it writes, as a single question."""
+    (`INSTEAD`), and where it is unsure of the one that it writes, as a single question. A question whose way was chosen
+    here is asked as one step where the steps of its plan find no answer: of other people's questions that brings more
+    right answers, and no more wrong ones where there is none (docs/results.md)."""
     trace = run.recorder.trace
     trace.plan_language = language.name
     if run.given_plan is not None:
         await run_plan(run, run.given_plan, "given")
         return
-    floor = run.limits.plan_floor if trace.strategy == "auto" else 0.0
+    # The floor was chosen for the embedded base. Of a planner at an endpoint, whose plan is its route, all are run.
+    floor = run.limits.plan_floor if trace.strategy == "auto" and trace.route else 0.0
     plan = await translate(run, language, floor)
     if plan is not None:
         if trace.strategy == "auto" and trace.route is None:
             run.route = trace.route = name_route(plan)
         await run_plan(run, plan, "model")
+        if trace.strategy == "auto" and not trace.answers:
+            await _ask_as_one(run)
     elif run.route == "single":
         await answer_single(run)
     else:
         kind, said, answer = INSTEAD[language.name]
         run.degrade(f"no {kind} that the model wrote could be run ({_find_last_fault(run)}): {said}")
         await answer(run)
+
+
+async def _ask_as_one(run: QuestionRun) -> None:
+    """Asks the question as one step where a plan of several ended without an answer because one of them has none. What
+    its steps found is then no evidence. That nothing can be asked any more leaves the plan's end as it is."""
+    steps = [node for node in run.recorder.nodes() if node.kind == "atomic"]
+    if len(steps) < 2 or all(step.status != "unanswered" for step in steps):
+        return
+    run.degrade("the steps of the plan found no answer: the question was asked as one")
+    with suppress(Unavailable):
+        await answer_single(run)
+    if run.recorder.trace.answers:
+        for step in steps:
+            step.detail["abandoned"] = True
 
 
 async def answer_by_loop(run: QuestionRun) -> None:
@@ -155,7 +168,7 @@ async def run_plan(run: QuestionRun, plan: Any, source: PlanSource) -> None:
         run.limits,
         run.last_nodes,
         judge=partial(judge_answers, run),
-        name_parts=partial(find_labels, run.question),
+        name_parts=partial(find_labels, run.question) if run.names_parts else leave_unnamed,
     )
     await run.plan.run()
     if error := run.plan.find_outage():

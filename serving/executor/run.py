@@ -40,6 +40,7 @@ class QuestionRun:
     writing: Writing = field(default_factory=Writing)
     style: str = ""  # in which language and tone the answer's text is wanted
     cache: LeafCache | None = None  # answers of leaves that earlier questions asked
+    names_parts: bool = True  # the question's words name the parts of a comparison
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""

@@ -41,13 +41,11 @@ Work = Query | Sequence[Node] | None  # an operator, children to answer from, or
 AnswerNode = Callable[[Node, Work], Awaitable[None]]  # answers `node.asked` and fills the node
 JudgeNode = Callable[[Node, Sequence[Node]], Awaitable[None]]  # fills the node from what these answered
 NameParts = Callable[[Sequence[Sequence[str]]], Sequence[str]]  # what the question calls each part, by its questions
+Outcome = EndedCall | tuple["asyncio.Task[Outcome]", ...]  # of a leaf: one call, or a task for each value
 
 
-@dataclass(frozen=True)
-class Fan:
-    """A leaf that is asked for several values: one task a value."""
-
-    members: tuple[asyncio.Task[EndedCall | Fan], ...]
+def leave_unnamed(parts: Sequence[Sequence[str]]) -> list[str]:
+    return [""] * len(parts)
 
 
 @dataclass(eq=False)
@@ -63,7 +61,7 @@ class PlanRun:
     limits: Limits
     after: Sequence[str] = ()
     judge: JudgeNode | None = None
-    name_parts: NameParts = lambda parts: [""] * len(parts)
+    name_parts: NameParts = leave_unnamed
 
     def __post_init__(self) -> None:
         self.graph = read_tree(self.plan) if isinstance(self.plan, Art) else bind(self.plan)
@@ -72,7 +70,7 @@ class PlanRun:
         self._calls = 0
         self._slots = asyncio.Semaphore(self.limits.concurrency)
         self._group = asyncio.TaskGroup()  # of the leaves and of the members of every fan
-        self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
+        self._tasks: list[asyncio.Task[Outcome]] = []  # one a leaf, in the plan's order
         self._cut_leaves: set[int] = set()  # leaves that were not asked about every answer before them
         self._first: dict[str, tuple[Node, asyncio.Event]] = {}  # by what is asked: who was first, and has it ended
         self.root, self._nodes = self.recorder.open_plan(self.plan, self.after)
@@ -107,13 +105,13 @@ class PlanRun:
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    async def _run_step(self, place: int) -> EndedCall | Fan:
+    async def _run_step(self, place: int) -> Outcome:
         step, node = self.steps[place], self._nodes[place]
         for before in step.inside:
             await _await_calls(self._tasks[before])
         return await (self._run_operation(step, place, node) if step.operation else self._run_leaf(place, node))
 
-    async def _run_leaf(self, leaf: int, node: Node) -> EndedCall | Fan:
+    async def _run_leaf(self, leaf: int, node: Node) -> Outcome:
         sources = self.steps[leaf].sources
         if not sources:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
@@ -124,35 +122,31 @@ class PlanRun:
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
         return await self._fan_out(leaf, node, outcomes, width)
 
-    async def _follow(
-        self, leaf: int, node: Node, producer: int, outcome: EndedCall | Fan, width: int
-    ) -> EndedCall | Fan:
+    async def _follow(self, leaf: int, node: Node, producer: int, outcome: Outcome, width: int) -> Outcome:
         """Continues from each member of the producer as soon as it is done; the members share `width`."""
         if isinstance(outcome, EndedCall):
             return await self._fan_out(leaf, node, {producer: [outcome]}, width)
-        share = max(1, width // len(outcome.members))
+        share = max(1, width // len(outcome))
 
-        async def follow(member_node: Node, member: asyncio.Task[EndedCall | Fan]) -> EndedCall | Fan:
+        async def follow(member_node: Node, member: asyncio.Task[Outcome]) -> Outcome:
             return await self._follow(leaf, member_node, producer, await member, share)
 
-        return await self._spread(node, outcome.members, follow)
+        return await self._spread(node, outcome, follow)
 
     async def _spread(
-        self, node: Node, items: Sequence[Any], work: Callable[[Node, Any], Coroutine[Any, Any, EndedCall | Fan]]
-    ) -> EndedCall | Fan:
+        self, node: Node, items: Sequence[Any], work: Callable[[Node, Any], Coroutine[Any, Any, Outcome]]
+    ) -> Outcome:
         """Does the work for each item in a task and a node of its own; for a single item, in the node itself."""
         if len(items) == 1:
             return await work(node, items[0])
         members = zip(self.recorder.open_members(node, len(items)), items, strict=True)
-        return Fan(tuple(self._group.create_task(work(member, item)) for member, item in members))
+        return tuple(self._group.create_task(work(member, item)) for member, item in members)
 
     def _leave_out(self, node: Node, cause: Cause, said: str) -> EndedCall:
         self.recorder.leave_out(node, cause, said)
         return EndedCall(node, NOTHING_CHOSEN)
 
-    async def _fan_out(
-        self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
-    ) -> EndedCall | Fan:
+    async def _fan_out(self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int) -> Outcome:
         list_nodes = {producer: self._nodes[producer].id for producer in outcomes}
         step, ended = self.steps[leaf], [one for calls in outcomes.values() for one in calls]
         choices, is_cut = choose_values(step, outcomes, list_nodes, width)
@@ -232,7 +226,7 @@ class PlanRun:
                 ended.set()
         return EndedCall(node, choice)
 
-    async def _run_operation(self, step: GraphStep, place: int, node: Node) -> EndedCall | Fan:
+    async def _run_operation(self, step: GraphStep, place: int, node: Node) -> Outcome:
         """Works once for each value that the steps of its operand were asked with from outside of it."""
         self.recorder.set_predecessors(node, [self._nodes[before].id for before in step.inside])
         groups = self._find_groups(step)
@@ -254,7 +248,9 @@ class PlanRun:
 
     async def _operate(self, step: GraphStep, node: Node, group: Choice) -> EndedCall:
         operation, parts = step.operation, step.parts
-        calls = {i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group)] for i in step.inside}
+        calls = {
+            i: [one for one in self.list_answered_calls(i) if one.choice.agrees(group.picked)] for i in step.inside
+        }
         missing = [part for part in parts if not calls[part] and not self._is_known_empty(part)]
         if missing and (operation != "judge" or len(missing) == len(parts)):
             return self._leave_out(node, "no-answer-before", f"nothing to work on: step {missing[0] + 1} has no answer")
@@ -264,7 +260,9 @@ class PlanRun:
         ]
         with self.recorder.record(node):
             size = sum(len(answer) for operand in operands for answer in operand.answers)
-            done = await offload(size, partial(operate, operation, operands, step.chosen, step.condition))
+            of = [one for number in (step.condition.steps if step.condition else ()) for one in calls[number - 1]]
+            compared = [self._make_case(one, group) for one in of]
+            done = await offload(size, partial(operate, operation, operands, step.chosen, step.condition, compared))
             if done is not None:
                 if operation == "count" and (counted := self._find_count(parts)):
                     done = (counted,)
@@ -308,18 +306,18 @@ class PlanRun:
         return Case(call.answers, taken)
 
 
-async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:
+async def _await_calls(task: asyncio.Task[Outcome]) -> list[EndedCall]:
     outcome = await task
     if isinstance(outcome, EndedCall):
         return [outcome]
-    return [one for member in outcome.members for one in await _await_calls(member)]
+    return [one for member in outcome for one in await _await_calls(member)]
 
 
-def _list_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall | None]:
+def _list_calls(task: asyncio.Task[Outcome]) -> list[EndedCall | None]:
     """The calls of a leaf; None for one that has not ended, or whose values are not known yet."""
     if not task.done() or task.cancelled() or task.exception():
         return [None]
     outcome = task.result()
     if isinstance(outcome, EndedCall):
         return [outcome]
-    return [one for member in outcome.members for one in _list_calls(member)]
+    return [one for member in outcome for one in _list_calls(member)]

@@ -13,6 +13,7 @@ from revelator.endpoints import check_url
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.limits import LONGEST_MS, Limits
 from serving.executor.judges import JudgeSetting
+from serving.http.issuer import TokenIssuer
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.protocols import Decoding, Writing
 from serving.retrieval.logical_search import LogicalSettings
@@ -22,6 +23,7 @@ SERVING_FILE = "serving.json"
 SETTINGS_FILE = "serving.yaml"
 EVENTS_VARIABLE = "REVELATOR_EVENTS"  # names the file that gets a line a question; `-` is standard error
 EMBEDDED: Literal["embedded"] = "embedded"  # the models of this package: the release plans and judges
+REVELATOR = "revelator"  # reads, too: the release, or the endpoint that plans in its place
 
 
 class ServingSettings(Strict):
@@ -31,7 +33,7 @@ class ServingSettings(Strict):
     its question's deadline."""
 
     index: IndexAddress | None = None  # the one that is searched; none: the only one in the home folder
-    generator: str = EMBEDDED  # who reads passages: `embedded`, or the base URL of an OpenAI-compatible endpoint
+    generator: str = EMBEDDED  # who reads: `embedded`, `revelator`, or the URL of an OpenAI-compatible endpoint
     generator_model: str = ""  # the endpoint's model
     planner: PlannerConfig | None = None  # an endpoint that plans in place of the release
     judge: JudgeSetting = EMBEDDED  # who judges documents: the release, nobody, or an endpoint
@@ -45,12 +47,13 @@ class ServingSettings(Strict):
     uploads: bool | None = None  # whether the page adds documents to the index; none: if only this machine reaches it
     answer_cache: bool = True  # whether a step that was asked before is answered from memory
     max_in_flight: Annotated[int, Field(ge=1)] = 64  # questions that are answered or wait; more are refused
+    at_once: Annotated[int, Field(ge=1)] | None = None  # how many of them are worked on at a time
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.reads_at_endpoint:
             if not self.generator.startswith(("http://", "https://")):
-                raise ConfigError("neither `embedded` nor a URL", where="generator")
+                raise ConfigError("neither `embedded`, `revelator` nor a URL", where="generator")
             if not self.generator_model:
                 raise ConfigError("an endpoint needs the name of a model", where="generator_model")
             check_url(self.generator)
@@ -62,7 +65,7 @@ class ServingSettings(Strict):
 
     @property
     def reads_at_endpoint(self) -> bool:
-        return self.generator != EMBEDDED
+        return self.generator not in (EMBEDDED, REVELATOR)
 
     @property
     def needs_release(self) -> bool:
@@ -72,11 +75,11 @@ class ServingSettings(Strict):
     @property
     def reader(self) -> str:
         """What people call who reads passages."""
-        return f"{self.generator_model} at {self.generator}" if self.reads_at_endpoint else EMBEDDED
+        return f"{self.generator_model} at {self.generator}" if self.reads_at_endpoint else self.generator
 
     @property
     def writing(self) -> Writing:
-        """What the language model writes. The embedded reader writes nothing."""
+        """What the language model writes. Without one nothing is written."""
         has_text = self.reads_at_endpoint and self.text
         return Writing(has_text, self.own_knowledge, reads_messages=self.reads_at_endpoint)
 
@@ -99,6 +102,7 @@ class ServiceFile(ServingSettings):
     triton: str = "none"  # who hosts the models: none, local, or grpc://HOST:PORT
     tls: TlsFiles | None = None
     clients: Path | None = None  # file of clients: the digest of each one's token, and its groups; or a gateway
+    callers: TokenIssuer | None = None  # who signs the tokens of further callers, which name their groups
     allow_hosts: tuple[str, ...] = ()  # further names under which HTTP may be called
     shutdown_delay: Annotated[float, Field(ge=0)] = 0.0  # seconds after SIGTERM, a balancer's time to notice
     log_questions: bool = False  # whether logs/events.jsonl holds questions, plans and answers, too

@@ -7,7 +7,7 @@ from typing import Any
 
 from revelator.artifact import DEFAULT_BASE, find_base, require_task
 from revelator.errors import ConfigError
-from serving.home.config import ServingConfig, read_serving
+from serving.home.config import REVELATOR, ServingConfig, read_serving
 from serving.home.versions import ADAPTER, version_folder
 from serving.models.releases import VersionContents, read_release
 from serving.retrieval.places import IndexAddress, resolve_address
@@ -33,7 +33,12 @@ def configure(home: Path, **given: Any) -> ServingConfig:
         hint = "give a language model with --generator URL"
         raise ConfigError("the embedded reader writes no answers", where=wrong[0], hint=hint)
     if config.sources:
-        _check_selection(home, config, config.sources)
+        _check_selection(config, config.sources)
+    for task in _list_tasks(config):
+        if release := read_release(home):
+            _require_task(task, home, release)
+        else:
+            require_task(task, find_base(DEFAULT_BASE))
     return config
 
 
@@ -52,30 +57,31 @@ def _choose_index(home: Path, given: IndexAddress | None) -> IndexAddress:
     return resolve_address(folder)
 
 
-def _check_selection(home: Path, config: ServingConfig, sources: Path) -> None:
-    """Raises ConfigError or ArtifactError where the model that is to select the sources cannot."""
+def _check_selection(config: ServingConfig, sources: Path) -> None:
+    """Raises ConfigError where nobody is there to select the sources."""
     from serving.knowledge.config import read_sources
 
-    select = read_sources(sources).select
-    if select == "model" and not config.reads_at_endpoint:
+    if read_sources(sources).select == "model" and not config.reads_at_endpoint:
         hint = "give a language model with --generator URL, or take select: all"
         raise ConfigError("the embedded reader selects no sources", where=f"{sources}: select", hint=hint)
-    if select == "revelator" and not config.planner:
-        if release := read_release(home):
-            _require_selecting(home, release)
-        else:
-            require_task("select", find_base(DEFAULT_BASE))
 
 
 def check_version(home: Path, contents: VersionContents) -> None:
-    """Raises ArtifactError for a version that has not learned to select sources, where the release is to do so."""
+    """Raises ArtifactError for a version that has not learned what the release is to do beside planning and judging."""
+    for task in _list_tasks(read_serving(home)):
+        _require_task(task, home, contents)
+
+
+def _list_tasks(config: ServingConfig) -> list[str]:
+    """The tasks beside planning and judging that the settings want of the release."""
     from serving.knowledge.config import read_sources
 
-    config = read_serving(home)
-    if config.sources and not config.planner and read_sources(config.sources).select == "revelator":
-        _require_selecting(home, contents)
+    if config.planner:
+        return []
+    selects = config.sources is not None and read_sources(config.sources).select == "revelator"
+    return [*["select"] * selects, *["read"] * (config.generator == REVELATOR)]
 
 
-def _require_selecting(home: Path, contents: VersionContents) -> None:
+def _require_task(task: str, home: Path, contents: VersionContents) -> None:
     adapter = version_folder(home, contents.version) / ADAPTER if contents.files else None
-    require_task("select", Path(contents.base["folder"]), adapter)
+    require_task(task, Path(contents.base["folder"]), adapter)

@@ -5,9 +5,10 @@
       - {name: personnel, sha256: 60303ae2…, groups: [hr, board]}
     groups_header: X-Groups                                   # only behind a gateway that sets it: see below
 
-A caller's groups are those of its token. Where the file names a `groups_header`, a gateway in front of the service
-knows its users, and says in that header which groups each is in: then the header alone counts. Without that line such a
-header means nothing. Groups are never read from a question.
+A caller's groups are those of its token, which that file knows or an issuer has signed (`serving.http.issuer`). Where
+the file names a `groups_header`, a gateway in front of the service knows its users, and says in that header which
+groups each is in: then the header alone counts. Without that line such a header means nothing. Groups are never read
+from a question.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from revelator.channels import AUTHORIZATION
+from revelator.channels import AUTHORIZATION, TOKEN
 from revelator.config import Strict, read_config
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.errors import ConfigError, InvalidRequest, Unauthenticated
+from serving.http.issuer import MOST_GROUPS, SignedTokens, TokenIssuer
 from serving.protocols import GROUP
 
-MOST_GROUPS = 1_000  # of a header
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
 Group = Annotated[str, Field(pattern=f"^{GROUP}$")]
 Sent = Iterable[tuple[str, str]]  # names in lower case, and values
@@ -66,36 +67,46 @@ def read_clients(path: Path) -> Clients:
 
 @dataclass(frozen=True)
 class Callers:
-    """Who is let in: whoever sends `token`, which has no groups, or that of one of the `clients`; everybody where there
-    is neither."""
+    """Who is let in: whoever sends `token`, which has no groups, that of one of the `clients`, or one that is `signed`;
+    everybody where there is none of these."""
 
     token: str | None = None
     clients: tuple[Client, ...] = ()
     header: str = ""
+    signed: SignedTokens | None = None
 
     @classmethod
-    def of(cls, token: str | None, known: Clients) -> Callers:
-        return cls(token, known.clients, (known.groups_header or "").lower())
+    def of(cls, token: str | None, known: Clients, issuer: TokenIssuer | None = None) -> Callers:
+        signed = SignedTokens(issuer) if issuer else None
+        return cls(token, known.clients, (known.groups_header or "").lower(), signed)
 
     @property
     def need_token(self) -> bool:
-        return self.token is not None or bool(self.clients)
+        return self.token is not None or bool(self.clients) or self.signed is not None
 
-    def find_groups(self, sent: Sent) -> frozenset[str] | None:
-        """The groups of who sent these headers; None for a caller that is not let in. Raises InvalidRequest for a
-        header of groups that cannot be read, or that stands twice."""
+    async def find_groups(self, sent: Sent) -> frozenset[str]:
+        """The groups of who sent these headers. Raises Unauthenticated for a caller that is not let in, InvalidRequest
+        for a header of groups that cannot be read or that stands twice, and Unavailable where the issuer of a token
+        has to be asked and does not answer."""
         sent = list(sent)
-        groups = self._find_own_groups([value for name, value in sent if name == AUTHORIZATION])
-        if groups is None or not self.header:
-            return groups
-        return self._read_header([value for name, value in sent if name == self.header])
+        groups = await self._find_own_groups([value for name, value in sent if name == AUTHORIZATION])
+        return self._read_header([value for name, value in sent if name == self.header]) if self.header else groups
 
-    def _find_own_groups(self, authorizations: list[str]) -> frozenset[str] | None:
+    async def _find_own_groups(self, authorizations: list[str]) -> frozenset[str]:
         if not self.need_token:
             return frozenset()
+        hint = f"send Authorization: Bearer …, as clients do of {TOKEN}"
         given = authorizations[0].removeprefix("Bearer ") if len(authorizations) == 1 else ""
         if not given or not authorizations[0].startswith("Bearer "):
-            return None
+            raise Unauthenticated("the bearer token is missing or wrong", hint=hint)
+        found = self._find_known(given)
+        if found is None and self.signed is not None and given.count(".") == 2:
+            found = await self.signed.find_groups(given)
+        if found is None:
+            raise Unauthenticated("the bearer token is missing or wrong", hint=hint)
+        return found
+
+    def _find_known(self, given: str) -> frozenset[str] | None:
         digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
         found = None
         for client in self.clients:

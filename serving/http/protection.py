@@ -26,12 +26,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from revelator import errors
 from revelator.config import find_first_fault
-from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.errors import InvalidRequest, RevelatorError, ServingError, Unauthenticated
 from revelator.wire import write_error
 from serving.http.callers import EVERYBODY, Callers
 from serving.latency import count_values
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -80,7 +79,7 @@ class Protection:
                     headers[name] = value
             await send(message)
 
-        refusal = self._find_refusal(scope)
+        refusal = await self._find_refusal(scope)
         await (refusal or self.app)(scope, receive, send_protected)
 
     def _is_known(self, name: str | None) -> bool:
@@ -91,7 +90,7 @@ class Protection:
         except ValueError:
             return False
 
-    def _find_refusal(self, scope: Scope) -> JSONResponse | None:
+    async def _find_refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         host = _split_url(f"//{headers.get('host', '')}")
         if host is None or not self._is_known(host.hostname):
@@ -109,13 +108,10 @@ class Protection:
         if path in self.probes and is_loopback((scope.get("client") or ("",))[0]):
             return None
         try:
-            groups = self.callers.find_groups(headers.items())
-        except InvalidRequest as error:
-            return refuse(400, error.message, error.where or "groups", error.hint)
-        if groups is None:
-            hint = "send Authorization: Bearer …"
-            return refuse(401, "the bearer token is missing or wrong", "invalid_api_key", hint)
-        scope[GROUPS] = groups
+            scope[GROUPS] = await self.callers.find_groups(headers.items())
+        except ServingError as error:
+            code = "invalid_api_key" if isinstance(error, Unauthenticated) else error.where or "groups"
+            return refuse(choose_status(error), error.message, code, error.hint)
         return None
 
 
@@ -127,7 +123,8 @@ def read_groups(request: Request) -> frozenset[str]:
 
 def refuse(status: int, message: str, code: str, hint: str | None) -> JSONResponse:
     """One shape that both the page and OpenAI's clients read."""
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "hint": hint}
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    error = {"message": message, "type": kind, "param": None, "code": code, "hint": hint}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": error}, status, headers)
 
@@ -191,6 +188,7 @@ _STATUSES: dict[type[RevelatorError], int] = {
     errors.ExpressionError: 400,
     errors.PlanError: 400,
     errors.InvalidRequest: 400,
+    errors.Unauthenticated: 401,
     errors.DataError: 404,
     errors.Overloaded: 429,
     errors.Unavailable: 503,

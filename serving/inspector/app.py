@@ -12,8 +12,8 @@
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
     POST /v1/responses                              OpenAI's, too (`serving.inspector.responses`)
 
-An error is {"error": {…}} with the fields of `write_error_json`; of a stream that has begun it is the last
-line.
+An error is {"error": {…}} with the fields of `write_error_json`, below /v1 with those of OpenAI's; of a stream that
+has begun it is the last line.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from revelator.endpoints import LOOPBACK
 from revelator.errors import DataError, RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import BNF, LANGUAGES, LanguageName
 from serving.http.callers import Callers
 from serving.http.protection import (
-    LOOPBACK,
     Body,
     Protection,
     describe_error,
@@ -48,7 +48,7 @@ from serving.http.protection import (
     read_groups,
     write_error_json,
 )
-from serving.inspector.chat import Chat
+from serving.inspector import chat
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.judging import Judgement, keep_judgement
 from serving.inspector.responses import Responses
@@ -88,7 +88,7 @@ def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None 
     and keeps what people say of them."""
     by_name = {server.name: server for server in servers}
     pages = Pages(by_name, runs, tracking_uri)
-    chat = Chat(by_name, runs)
+    openai = chat.Chat(by_name, runs)
     return [
         Route("/", pages.page),
         Mount("/web", StaticFiles(directory=WEB)),
@@ -99,8 +99,8 @@ def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None 
         Route("/api/runs/{id}", pages.read_run),
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
         Route("/api/passages", pages.read_passage),
-        Route("/v1/models", chat.models),
-        Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+        Route("/v1/models", openai.models),
+        Route("/v1/chat/completions", openai.complete, methods=["POST"]),
         Route("/v1/responses", Responses(by_name, runs).create, methods=["POST"]),
     ]
 
@@ -178,8 +178,13 @@ def _format_line(value: dict[str, Any]) -> str:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
+    """In the form that the route's clients read."""
     described, status = describe_error(error)
-    return JSONResponse({"error": write_error_json(described, status)}, status, make_retry_headers(described))
+    if request.url.path.startswith("/v1/"):
+        body = chat.describe_error(described)
+    else:
+        body = {"error": write_error_json(described, status)}
+    return JSONResponse(body, status, make_retry_headers(described))
 
 
 def check_text(text: str, language: LanguageName) -> dict[str, Any]:

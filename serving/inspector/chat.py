@@ -18,23 +18,29 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Discriminator, Tag
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
-from revelator.tasks import TASKS, Step
+from revelator.tasks import PLANNING, Step
 from revelator.trace import Event, Trace, join_answers
 from serving.http.kserve import end_with_client
-from serving.http.protection import choose_status, make_retry_headers, read_body, read_groups
+from serving.http.protection import choose_status, read_body, read_groups
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.reply import ReplyStream, asked_nothing, read_answer, write_reply
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
 ANSWERING = ("atomic", "direct", "merge")  # kinds of node whose answers may be the question's
+
+Element = TypeVar("Element")
+TextOr = Annotated[  # a fault of an element is told as such, and not that a text is needed
+    Annotated[str, Tag("text")] | Annotated[list[Element], Tag("list")],
+    Discriminator(lambda given: "list" if isinstance(given, list) else "text"),
+]
 
 
 class Part(BaseModel):
@@ -46,7 +52,7 @@ class Part(BaseModel):
 
 class Message(BaseModel):
     role: str
-    content: str | list[Part] | None = None
+    content: TextOr[Part] | None = None
 
     @property
     def text(self) -> str:
@@ -130,15 +136,12 @@ class Chat:
         return JSONResponse({"object": "list", "data": data})
 
     async def complete(self, request: Request) -> Response:
-        try:
-            wanted = await read_body(request, CompletionRequest)
-            inquiry = self._make_inquiry(wanted, request)
-            if wanted.stream:
-                events = await await_first_event(inquiry.stream_events())
-                return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
-            await end_with_client(request, inquiry.run_whole())
-        except RevelatorError as error:
-            return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
+        wanted = await read_body(request, CompletionRequest)
+        inquiry = self._make_inquiry(wanted, request)
+        if wanted.stream:
+            events = await await_first_event(inquiry.stream_events())
+            return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
+        await end_with_client(request, inquiry.run_whole())
         assert inquiry.run is not None
         content = write_reply(inquiry.run.trace, inquiry.wanted.history or (), inquiry.find_link)
         message = {"role": "assistant", "content": content, "refusal": None}
@@ -205,8 +208,8 @@ def count_tokens(trace: Trace) -> dict[str, Any]:
     """OpenAI's counts are those of the language model that reads and writes, 0 where there is none; `revelator` counts
     the tokens of who plans and judges, in the same way."""
     calls = [call for node in trace.nodes for call in node.list_calls()]
-    planning = [call for call in calls if call["task"] in TASKS]
-    return _sum_tokens([call for call in calls if call["task"] not in TASKS]) | {"revelator": _sum_tokens(planning)}
+    planning = [call for call in calls if call["task"] in PLANNING]
+    return _sum_tokens([call for call in calls if call["task"] not in PLANNING]) | {"revelator": _sum_tokens(planning)}
 
 
 def _sum_tokens(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a person says of a run, kept in MLflow on the trace that the server sent: feedback `correct`, with a comment, an
 expectation `plan`, the plan as it should be, and expectations `relevance`, each whether a document helps to answer the
-question of a step. `revelator data collect` makes questions to learn from of all three.
+question of a step. `revelator data build` makes questions to learn from of all three.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import Step
 from revelator.trace import Event, Evidence, Passage, Trace
 from serving.http.kserve import end_with_client
-from serving.http.protection import choose_status, make_retry_headers, read_body, read_groups
-from serving.inspector.chat import MODEL, Message, count_tokens, describe_error, find_server, read_history
+from serving.http.protection import read_body, read_groups
+from serving.inspector.chat import MODEL, Message, TextOr, count_tokens, describe_error, find_server, read_history
 from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.reply import ReplyStream, write_reply
 from serving.inspector.runs import Runs
@@ -44,7 +44,7 @@ class Part(BaseModel):
 class Item(BaseModel):
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[Part]
+    content: TextOr[Part]
 
     def to_message(self) -> Message:
         content = self.content
@@ -61,7 +61,7 @@ class ResponseRequest(BaseModel):
     `where`, our own: a filter of the documents."""
 
     model: str = MODEL
-    input: str | list[Item]
+    input: TextOr[Item]
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = False
@@ -93,15 +93,12 @@ class Responses:
         self._runs = runs
 
     async def create(self, request: Request) -> Response:
-        try:
-            wanted = await read_body(request, ResponseRequest)
-            inquiry = self.make_inquiry(wanted, read_groups(request), str(request.base_url))
-            if wanted.stream:
-                events = await await_first_event(inquiry.stream_events())
-                return StreamingResponse(_write_events(inquiry, events, wanted), media_type="text/event-stream")
-            await end_with_client(request, inquiry.run_whole())
-        except RevelatorError as error:
-            return JSONResponse(describe_error(error), choose_status(error), make_retry_headers(error))
+        wanted = await read_body(request, ResponseRequest)
+        inquiry = self.make_inquiry(wanted, read_groups(request), str(request.base_url))
+        if wanted.stream:
+            events = await await_first_event(inquiry.stream_events())
+            return StreamingResponse(_write_events(inquiry, events, wanted), media_type="text/event-stream")
+        await end_with_client(request, inquiry.run_whole())
         return JSONResponse(describe_response(inquiry, wanted))
 
     def make_inquiry(

@@ -24,16 +24,21 @@ from revelator.config import Strict
 from revelator.endpoints import Address
 from revelator.errors import DeadlineExceeded, ExpressionError, InvalidRequest, ServingError, Unavailable
 from revelator.language_model import Endpoint, RefusedError, Reply
-from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans.decoding import make_json_grammar
 from revelator.plans.language import BNF
 from revelator.plans.steps import read_steps
 from revelator.reply_forms import JsonForm, Way
 from revelator.tasks import TASKS, QuestionInput, Task
 from revelator.tasks.chat_prompts import build_chat, read_examples, read_last_line
 from serving.batching import gather_all
-from serving.models.likelihoods import LIKELIEST, read_probabilities
+from serving.models.likelihoods import (
+    LIKELIEST,
+    find_mean_probability,
+    read_first_probability,
+    read_probabilities,
+)
 from serving.models.releases import find_choice
-from serving.protocols import Completion, PlannerPrompt, Structure
+from serving.protocols import TEXT, Completion, PlannerPrompt, Structure
 
 CALLS = 32  # to one endpoint at a time: ten documents of each of some questions
 CHAT_TOKENS = 1024  # of a reply to a chat: a model may think first
@@ -50,11 +55,6 @@ class PlannerConfig(Strict):
     model: str = Field(min_length=1)  # with `trained` the name of the adapter
     prompt: PlannerPrompt = "chat"  # a chat with examples, or the prompt that an adapter was trained with
     structure: Structure = "auto"  # what holds replies to their form; auto: vllm on vLLM, else a JSON schema
-
-    @property
-    def routes_by_plan(self) -> bool:
-        """Whether its plan says the route: a model that was not trained for it tells routes badly (docs/results.md)."""
-        return self.prompt == "chat"
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}, {self.prompt} prompt"
@@ -118,7 +118,7 @@ class EndpointRevelator:
             shares = read_probabilities(said, task.labels, reply.tokens)
             return Completion(max(shares, key=shares.__getitem__), shares, *used)
         if reply.finish != "length":
-            return Completion(_spell_plan(text) if task.language is BNF else text, {}, *used)
+            return Completion(_spell_plan(text) if task.language is BNF else text, _read_shares(task, reply), *used)
         if task.language:
             return Completion(task.write_fallback(prompt), {}, *used, degraded=True)
         return Completion("", {}, *used)
@@ -128,7 +128,7 @@ class EndpointRevelator:
         trained = self.config.prompt == "trained"
         most = task.language.token_limit if task.language else TEXT_TOKENS
         options: dict[str, Any] = {"temperature": temperature, "max_tokens": most if trained else CHAT_TOKENS}
-        if task.labels:
+        if task.labels or trained:
             options |= {"logprobs": LIKELIEST} if trained else {"logprobs": True, "top_logprobs": LIKELIEST}
         async with self._calls:
             ways = await self._list_ways(task, prompt)
@@ -175,6 +175,14 @@ class EndpointRevelator:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+
+def _read_shares(task: Task, reply: Reply) -> dict[str, float]:
+    """The probability of a text, and of the task's refusal, where the endpoint gives log probabilities."""
+    if not reply.tokens:
+        return {}
+    shares = {TEXT: find_mean_probability(reply.tokens)}
+    return shares | {task.refusal: read_first_probability(task.refusal, reply.tokens)} if task.refusal else shares
 
 
 def make_vllm_structure(task: Task, prompt: PlannerPrompt, lead: str) -> dict[str, Any]:

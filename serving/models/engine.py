@@ -115,6 +115,17 @@ class Engine:
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
+    def find_probabilities(
+        self, prompts: Sequence[str], output: str, cancelled: Callable[[], bool] = never_cancelled
+    ) -> list[float]:
+        """For each prompt, the probability that what follows begins with the first token of `output`. Raises
+        InvalidRequest for a prompt that is too long."""
+        first, found = self._find_first_token(output), [0.0] * len(prompts)
+        for indices, logits in self._read_last_logits(prompts, cancelled, shorten=False):
+            for index, value in zip(indices, logits.float().softmax(-1)[:, first].tolist(), strict=True):
+                found[index] = value
+        return found
+
     def _read_last_logits(
         self, prompts: Sequence[str], cancelled: Callable[[], bool], shorten: bool
     ) -> Iterator[tuple[list[int], torch.Tensor]]:

@@ -44,3 +44,13 @@ def _find_possible(begun: str, labels: Sequence[str]) -> list[str]:
     begun = begun.lower()
     word = re.match(r"\w+", begun)
     return [label for label in labels if begun and (label.startswith(begun) or (word and word[0] == label))]
+
+
+def find_mean_probability(tokens: Sequence[tuple[str, Mapping[str, float]]]) -> float:
+    """The geometric mean of the probabilities of the tokens of a text."""
+    return math.exp(sum(likely[token] for token, likely in tokens) / len(tokens))
+
+
+def read_first_probability(word: str, tokens: Sequence[tuple[str, Mapping[str, float]]]) -> float:
+    """The probability that a text begins with `word`, by its first token."""
+    return sum(math.exp(p) for token, p in tokens[0][1].items() if token.strip() and word.startswith(token.strip()))

@@ -33,19 +33,22 @@ def complete(
     * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`);
       where none checks, and at a temperature, as with `grammar`;
     * `likeliest`: the same, whatever names it keeps;
+    * `any-words`: the same, whatever words it keeps, those that ASCII cannot write among them;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `free`: token by token, held to nothing.
 
     A text that is no plan is written token by token, held to nothing.
     Except with `free`, a plan that does not end within `max_new_tokens` (by default as many as gold needs), that does
-    not check, or that loses a word of another script or with accents, is replaced by the fallback of its language, the
-    question itself, and is `degraded`.
+    not check, or that loses a word of another script or with accents (but with `any-words`), is replaced by the
+    fallback of its language, the question itself, and is `degraded`.
     """
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
     if asked.labels:
         judged = engine.judge_labels(prompts, asked.labels, cancelled, shorten=asked.reads_document)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
+    if asked.refusal:
+        return _write_or_refuse(engine, asked.refusal, prompts, temperature, max_new_tokens, cancelled)
     if asked.language:
         written = _write_plans(engine, asked, prompts, temperature, max_new_tokens, decoding, cancelled)
     else:
@@ -56,6 +59,27 @@ def complete(
         else Completion(row.text, {TEXT: row.probability} if row.probability else {}, n, row.tokens)
         for prompt, n, row in zip(prompts, lengths, written, strict=True)
     ]
+
+
+def _write_or_refuse(
+    engine: Engine,
+    refusal: str,
+    prompts: Sequence[str],
+    temperature: float,
+    max_new_tokens: int | None,
+    cancelled: Callable[[], bool],
+) -> list[Completion]:
+    """One text a prompt, with the probability of the refusal; where that is the likelier, nothing else is written. A
+    text that is cut off is none, as an endpoint's is."""
+    refused = engine.find_probabilities(prompts, refusal, cancelled)
+    answered = [prompt for prompt, share in zip(prompts, refused, strict=True) if share <= 0.5]
+    written = iter(_write_texts(engine, answered, temperature, max_new_tokens or MAX_NEW_TOKENS, cancelled))
+    completions = []
+    for length, share in zip(engine.count_tokens(prompts), refused, strict=True):
+        row = next(written) if share <= 0.5 else GeneratedText(refusal, 0, probability=share)
+        text = "" if row.probability is None and temperature == 0 else row.text
+        completions.append(Completion(text, {TEXT: row.probability or 0.0, refusal: share}, length, row.tokens))
+    return completions
 
 
 def _write_texts(
@@ -81,11 +105,12 @@ def _write_plans(
     assert task.language is not None
     budget = max_new_tokens or task.language.token_limit
     plans: dict[int, GeneratedText] = {}
-    if decoding in ("beams", "likeliest") and temperature == 0:
+    keeps_words = decoding != "any-words"
+    if decoding in ("beams", "likeliest", "any-words") and temperature == 0:
         room = min(budget, task.language.beam_token_limit)
         for place, rows in enumerate(engine.search_beams(prompts, BEAMS, room, cancelled)):
             question, texts = task.read_question(prompts[place]), [row.text for row in rows]
-            best = choose_plan(task, question, texts, by_names=decoding == "beams")
+            best = choose_plan(task, question, texts, decoding == "beams", keeps_words)
             if best is not None:
                 plans[place] = rows[best]
     places = [place for place in range(len(prompts)) if place not in plans]
@@ -93,7 +118,7 @@ def _write_plans(
     grammars = None if decoding == "free" else [task.language.grammar()] * len(others)
     for place, row in zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True):
         plan, question = _parse_plan(task, row.text), task.read_question(prompts[place])
-        unsound = decoding != "free" and (plan is None or _loses_words(task, question, plan))
+        unsound = decoding != "free" and (plan is None or (keeps_words and _loses_words(task, question, plan)))
         plans[place] = row._replace(degraded=True) if unsound else row
     return [plans[place] for place in range(len(prompts))]
 
@@ -109,13 +134,16 @@ def _loses_words(task: Task, question: str, plan: Any) -> bool:
     return not keeps_foreign_words(task.language.leaf_text(plan), question)
 
 
-def choose_plan(task: Task, question: str, texts: Sequence[str], by_names: bool = True) -> int | None:
+def choose_plan(
+    task: Task, question: str, texts: Sequence[str], by_names: bool = True, keeps_words: bool = True
+) -> int | None:
     """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
     that keep most of the question's names. None where no text checks and has every word that ASCII cannot write.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one. On 722 unseen questions all names are right in .968 of the plans, and
-    without this (`by_names`) in .954; the arguments in .842 and .838 (docs/results.md).
+    without this (`by_names`) in .954; the arguments in .842 and .838 (docs/results.md). That foreign words are
+    kept (`keeps_words`) makes one question of the 722 right; the rule is there for questions in other languages.
     """
     language = task.language
     assert language is not None
@@ -124,7 +152,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str], by_names: bool 
     worth = {
         place: len(names.intersection(language.words(plan)))
         for place, plan in plans.items()
-        if plan is not None and not _loses_words(task, question, plan)
+        if plan is not None and not (keeps_words and _loses_words(task, question, plan))
     }
     return max(worth, key=worth.__getitem__, default=None)
 

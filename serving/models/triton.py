@@ -26,7 +26,7 @@ from revelator.errors import ArtifactError, RevelatorError, Unavailable
 from revelator.tasks import TASKS
 from revelator.wire import read_error
 from serving.models.releases import REVELATOR, Traffic, find_choice, name_model
-from serving.protocols import TEXT, Completion, GenerateRequest, Reading
+from serving.protocols import Completion, GenerateRequest, Reading, name_probabilities
 
 GENERATOR = "generator"
 NOT_FOUND = "failed to poll from model repository"
@@ -169,7 +169,7 @@ class RemoteRevelator:
             texts, rows, usage, degraded = (result.as_numpy(name) for name in names)
             model = name_model(REVELATOR, result.get_response().model_version)
             spans.describe_completion(span, model, *map(int, usage.sum(axis=0)))
-        labels = TASKS[task].labels or (TEXT,)
+        labels = name_probabilities(TASKS[task])
         return [
             Completion(
                 texts[i, 0].decode(),

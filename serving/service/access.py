@@ -15,10 +15,10 @@ from typing import Any
 
 import grpc
 
-from revelator.channels import AUTHORIZATION, TOKEN
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.channels import AUTHORIZATION
+from revelator.errors import ConfigError, ServingError, Unauthenticated
 from revelator.files import write_bytes_once
-from revelator.wire import write_error
+from revelator.wire import choose_grpc_code, write_error
 from serving.http.callers import EVERYBODY, Callers
 
 CONTROL = ".control-token"
@@ -57,27 +57,31 @@ class Tokens:
         given = dict(metadata or ()).get(AUTHORIZATION, "")
         return secrets.compare_digest(str(given).encode(), f"Bearer {self.control}".encode())
 
-    def find_groups(self, metadata: Any) -> frozenset[str] | None:
+    async def find_groups(self, metadata: Any) -> frozenset[str]:
         """What `Callers.find_groups` finds and raises."""
-        groups = self.callers.find_groups((str(name), str(value)) for name, value in metadata or ())
-        return frozenset() if groups is None and self.may_control(metadata) else groups
+        try:
+            return await self.callers.find_groups((str(name), str(value)) for name, value in metadata or ())
+        except Unauthenticated:
+            if self.may_control(metadata):
+                return frozenset()
+            raise
 
 
 class Access(grpc.aio.ServerInterceptor):
-    """Refuses calls without the token, before anything of their messages is read."""
+    """Refuses calls of who is not let in, before anything of their messages is read."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         handler = await continuation(details)
-        code = grpc.StatusCode.UNAUTHENTICATED
-        message = f"the token is missing or wrong: send authorization: Bearer …, as clients do of {TOKEN}"
+        if handler is None:
+            return None
         try:
-            if handler is None or self._tokens.find_groups(details.invocation_metadata) is not None:
-                return handler
-        except InvalidRequest as error:
-            code, message = grpc.StatusCode.INVALID_ARGUMENT, write_error(error)
+            await self._tokens.find_groups(details.invocation_metadata)
+            return handler
+        except ServingError as error:
+            code, message = grpc.StatusCode[choose_grpc_code(error)], write_error(error)
 
         async def refuse(asked: Any, context: Any) -> None:
             if handler.request_streaming:  # a client that cannot send its request any more is told of that alone

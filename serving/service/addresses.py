@@ -7,11 +7,13 @@ import random
 import socket
 import ssl
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from revelator.channels import Tls
 from revelator.errors import ConfigError
 from serving.home.config import ServiceFile
 from serving.http.callers import Clients, read_clients
+from serving.http.issuer import TokenIssuer, read_keys
 
 LOOPBACK = "127.0.0.1"
 DRAWN = range(20_000, 32_768)  # below those that Linux gives to connections, which take one before it is listened on
@@ -67,13 +69,14 @@ def _find_free_ports() -> Ports:
 @dataclass(frozen=True)
 class Exposure:
     """`tls` are the service's certificate and key, and the authority that signed it; with `mutual` clients must show a
-    certificate of the same authority. `clients` are those that have tokens of their own. Raises ConfigError for what
-    would leave the service open."""
+    certificate of the same authority. `clients` are those that have tokens of their own, and `issuer` signs those
+    of others. Raises ConfigError for what would leave the service open."""
 
     host: str = LOOPBACK
     tls: Tls | None = None
     mutual: bool = False
     clients: Clients = NOBODY
+    issuer: TokenIssuer | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -82,6 +85,9 @@ class Exposure:
             raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
         if self.mutual and not self.tls:
             raise ConfigError("clients' certificates need TLS", where="tls: mutual", hint=TLS_HINT)
+        if self.issuer and self.clients.groups_header:
+            hint = "leave out `callers` or groups_header: callers with a token could name their own groups"
+            raise ConfigError("the header alone would say the groups", where="callers", hint=hint)
         if self.tls:
             _check_tls(self.tls)
 
@@ -102,12 +108,22 @@ def _check_tls(tls: Tls) -> None:
 
 
 def open_exposure(settings: ServiceFile) -> Exposure:
-    """What the file says. Raises ConfigError as `Exposure` and `read_clients` do."""
+    """What the file says. Raises ConfigError as `Exposure` and `read_clients` do, and for a file of an issuer's keys
+    that holds none."""
     clients = read_clients(settings.clients) if settings.clients else NOBODY
-    if settings.tls is None:
-        return Exposure(settings.host, clients=clients)
+    if settings.callers and not settings.callers.is_web:
+        read_keys(_read(settings.callers.jwks), settings.callers.jwks)
     files = settings.tls
-    return Exposure(settings.host, Tls(files.ca, files.cert, files.key, files.name), files.mutual, clients)
+    tls = Tls(files.ca, files.cert, files.key, files.name) if files else None
+    return Exposure(settings.host, tls, bool(files and files.mutual), clients, settings.callers)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        hint = "callers: {jwks: FILE or URL}"
+        raise ConfigError(f"cannot be read: {error.strerror}", where=path, hint=hint) from error
 
 
 CLOSED = Exposure()

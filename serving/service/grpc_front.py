@@ -59,6 +59,7 @@ from serving.service.tensors import (
 from serving.triton import repository
 
 MESSAGE_BYTES = 1 << 22  # of a request, over the options that a question may have
+METADATA_BYTES = 1 << 15  # of headers: a token names hundreds of groups; gRPC's own bound is 8 kB
 RETRY_MS = 1_000.0  # after a refusal because of large requests
 HANDSHAKE_SECONDS = 15.0  # from a connection to the end of its handshake
 IDLE_SECONDS = 300.0  # of a connection without a call; a client connects again with its next one
@@ -80,6 +81,7 @@ def bind_grpc(
         options=[
             ("grpc.max_receive_message_length", limits.options_bytes + MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", METADATA_BYTES),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
             ("grpc.server_handshake_timeout_ms", round(1000 * HANDSHAKE_SECONDS)),
             ("grpc.max_connection_idle_ms", round(1000 * IDLE_SECONDS)),
@@ -306,7 +308,7 @@ class Front(GRPCInferenceServiceServicer):
 
     async def _infer(self, request: Any, version: str, context: Context) -> Any:
         """Answers a request for `executor` or `revelator`."""
-        model, metadata = request.model_name, read_metadata(request, context, self._tokens)
+        model, metadata = request.model_name, await read_metadata(request, context, self._tokens)
         config = read_config(model)
         with self._counts[model].count():
             inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=EVENTS)
@@ -337,7 +339,7 @@ class Front(GRPCInferenceServiceServicer):
             inputs, wanted = read_inputs(request, config), choose_outputs(request, config, without=ANSWER)
             [question], [options] = inputs["question"], inputs["options"]
             events: AsyncGenerator[Event, None] = self._questions.stream(
-                question, options, read_metadata(request, context, self._tokens)
+                question, options, await read_metadata(request, context, self._tokens)
             )
             async with aclosing(events):
                 async for event in events:
@@ -402,11 +404,12 @@ def name_peer(context: Context) -> str:
     return context.peer() if is_loopback(address) else address
 
 
-def read_metadata(request: Any, context: Context, tokens: Tokens) -> Metadata:
+async def read_metadata(request: Any, context: Context, tokens: Tokens) -> Metadata:
+    """Finds the groups anew for each request of a stream: a token may expire while the stream is open."""
     headers = {name: value for name, value in context.invocation_metadata() or () if name == spans.HEADER}
     left = context.time_remaining()
     parameters = {**headers, **read_parameters(request.parameters)}
-    groups = tokens.find_groups(context.invocation_metadata()) or frozenset()
+    groups = await tokens.find_groups(context.invocation_metadata())
     return Metadata(request.id, parameters, math.inf if left is None else left, groups)
 
 

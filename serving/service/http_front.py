@@ -23,7 +23,6 @@ from typing import Any
 
 import h11
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -92,7 +91,7 @@ def create_app(
     kept = Runs(runs)
     inspector = app.make_routes([server], kept, find_tracking_server())
     sessions = mcp_front.open_sessions(mcp_front.make_server(questions, server, kept))
-    agents = Route(mcp_front.PATH, StreamableHTTPASGIApp(sessions))
+    agents = Route(mcp_front.PATH, mcp_front.Agents(sessions))
     own: list[BaseRoute] = [Route(METRICS, show_metrics), Route("/health", show_health), agents]
     own += uploads.make_routes() if uploads else []
     return Starlette(

@@ -25,9 +25,15 @@ from typing import Annotated, Any, TypeVar
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server as McpServer
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as HttpScope
 
 from revelator.answers import explain_silence, find_text, judge_certainty, list_doubts
 from revelator.config import FewKeys, find_first_fault
@@ -344,3 +350,18 @@ def open_sessions(server: McpServer[Any]) -> StreamableHTTPSessionManager:
     return StreamableHTTPSessionManager(
         server, max_request_body_size=BODY_BYTES, max_sessions=SESSIONS, session_idle_timeout=SESSION_SECONDS
     )
+
+
+class Agents(StreamableHTTPASGIApp):
+    """ASGI application. Tells a client whose protocol is older than all that are served so: the SDK itself would say
+    what is missing for the newest one."""
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, OLDEST_SUPPORTED_VERSION)
+        if version >= OLDEST_SUPPORTED_VERSION:
+            return await super().__call__(scope, receive, send)
+        data = types.UnsupportedProtocolVersionErrorData(supported=list(KNOWN_PROTOCOL_VERSIONS), requested=version)
+        message = f"protocol version {version!r:.60} is not served; versions are {', '.join(data.supported)}"
+        error = types.ErrorData(code=types.UNSUPPORTED_PROTOCOL_VERSION, message=message, data=data.model_dump())
+        refusal = types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+        await JSONResponse(refusal.model_dump(mode="json"), 400)(scope, receive, send)

@@ -21,7 +21,6 @@ from revelator.errors import ArtifactError
 from revelator.trace import Passage
 from serving import latency
 from serving.batching import Batcher, gather_all
-from serving.executor.trees import NoModel
 from serving.home.config import ServingConfig
 from serving.home.versions import ADAPTER, require_contents, version_folder
 from serving.models.comparisons import CanaryRevelator
@@ -35,13 +34,13 @@ from serving.protocols import (
     Decoding,
     GenerateRequest,
     Generator,
+    NoModel,
     Reading,
     Revelator,
     Scope,
 )
 from serving.retrieval import LocalRetriever
 from serving.retrieval.places import open_index
-from serving.service.settings import choose_reader
 from serving.triton.host import TritonHost, open_host
 
 BATCH = 64  # prompts that the revelator completes together
@@ -55,8 +54,8 @@ IN_PROCESS = "none"
 
 @dataclass(frozen=True)
 class Models:
-    """What a service asks. `versions` loads versions of the release, where the service or its Triton server runs them;
-    `host` is that server."""
+    """What a service asks; `generator` is the embedded reader. `versions` loads versions of the release, where the
+    service or its Triton server runs them; `host` is that server."""
 
     released: Revelator
     generator: Generator
@@ -76,8 +75,7 @@ async def open_models(home: Path, config: ServingConfig, traffic: Traffic, place
     host = await stack.enter_async_context(open_host(place, home, config, traffic)) if place != IN_PROCESS else None
     threads = ThreadPoolExecutor(1, thread_name_prefix="model")
     stack.callback(threads.shutdown, cancel_futures=True)
-    reading = host.generator if host else await asyncio.to_thread(ServedReader, threads)
-    generator = choose_reader(config, reading, stack)
+    generator = host.generator if host else await asyncio.to_thread(ServedReader, threads)
     released: Revelator
     versions: LocalRelease | TritonRelease | None = None
     if release is None:
@@ -225,8 +223,7 @@ class ServedIndex(LocalRetriever):
 
     def __init__(self, config: ServingConfig) -> None:
         assert config.index is not None
-        device = f"cuda:{config.gpus[0]}" if config.gpus else None
-        index = open_index(config.index, device)
+        index = open_index(config.index, config.gpus)
         index.search_many(["ready"], 1)  # an embedding model loads now, not with the first question
         super().__init__(index, config.logic.resolve())
 

@@ -13,9 +13,10 @@ from revelator.limits import LONGEST_MS
 from revelator.tasks import TASKS, TRANSLATE_BNF, QuestionInput
 from revelator.trace import Node, Passage
 from serving.executor.judges import JudgeConfig, ListwiseJudge
-from serving.home.config import ServingConfig
+from serving.home.config import REVELATOR, ServingConfig
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
+from serving.models.revelator_reader import RevelatorReader
 from serving.protocols import GenerateRequest
 
 STEPS = 3
@@ -72,7 +73,7 @@ async def measure_pace(config: ServingConfig) -> Pace:
     plan = judgement = reading = 0.0
     silence, seconds = "", config.timeout or LONGEST_CALL
     if config.planner:
-        plan = await _time_plan(config.planner, seconds)
+        plan, reading = await _time_planner(config.planner, seconds, reads=config.generator == REVELATOR)
     if isinstance(config.judge, JudgeConfig):
         judgement = await _time_judgement(config.judge, seconds)
     if config.reads_at_endpoint:
@@ -84,7 +85,8 @@ async def measure_pace(config: ServingConfig) -> Pace:
     return Pace(plan, judgement, reading, writing.text, silence)
 
 
-async def _time_plan(planner: PlannerConfig, seconds: float) -> float:
+async def _time_planner(planner: PlannerConfig, seconds: float, reads: bool) -> tuple[float, float]:
+    """Seconds of a plan, and of a reading if it `reads`, too."""
     revelator = EndpointRevelator(planner, timeout=seconds)
     try:
         await revelator.check()
@@ -92,7 +94,11 @@ async def _time_plan(planner: PlannerConfig, seconds: float) -> float:
         await revelator.complete("route", [TASKS["route"].render(QuestionInput(question))])
         began = time.perf_counter()
         await revelator.complete(TRANSLATE_BNF.name, [TRANSLATE_BNF.render(QuestionInput(question))])
-        return time.perf_counter() - began
+        planned = time.perf_counter()
+        if reads:
+            question, passages = _write_example(3)
+            await RevelatorReader(revelator).answer(GenerateRequest("read", question, passages=tuple(passages)))
+        return planned - began, time.perf_counter() - planned if reads else 0.0
     except ServingError as error:
         _add_hint(error, "without `planner` the release plans")
         raise

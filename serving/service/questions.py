@@ -52,13 +52,13 @@ from serving.service.admission import Admission
 from serving.service.metrics import INDEX_REFUSED, INDEX_VERSION, WAITING
 from serving.service.models import IN_PROCESS, PLAIN_VERSION, Models, ServedIndex, open_models
 from serving.service.options import read_deadline, read_wanted
-from serving.service.settings import open_knowledge, open_planner_and_judge
+from serving.service.settings import choose_reader, open_knowledge, open_planner_and_judge
 from serving.service.telemetry import CURRENT, Arrival, Telemetry
 from serving.triton.server import NOT_PRIVATE
 
 EXECUTOR = "executor"
 MODELS = (EXECUTOR, REVELATOR)
-A_CORE = 2  # questions at work for each core while the models are in this process
+A_CORE = 2  # questions at work for each core of this machine, where it runs the models
 PROMPT_CHARACTERS = 20_000
 HOTTEST = 2.0
 BACK_SECONDS = 30.0  # until a Triton server that was killed has its models again: 4 to 7 s, on a busy machine more
@@ -121,25 +121,35 @@ async def open_questions(home: Path, config: ServingConfig, place: str = IN_PROC
         )
         stack.callback(index.close)
         planner, judge = open_planner_and_judge(config, models.released, stack)
-        sources = open_knowledge(config, index, models.generator, planner, stack)
+        generator = choose_reader(config, models.generator, planner, stack)
+        sources = open_knowledge(config, index, generator, planner, stack)
         questions = Questions(config, traffic, models)
         questions.executor = Executor(
             planner,
             sources,
-            models.generator,
+            generator,
             config.executor_limits,
             judge=judge,
             writing=config.writing,
             on_finish=questions.record,
             turn=questions.take_turn,
             cache=LeafCache() if config.answer_cache else None,
-            routes_by_plan=bool(config.planner and config.planner.routes_by_plan),
+            routes_by_plan=config.planner is not None,
         )
         for retriever in sources.list_indexes().values():
             retriever.on_change = questions.report_indexes
         questions.report_indexes()
         with latency.use_tuned_collector():
             yield questions
+
+
+def count_turns(config: ServingConfig, models: Models) -> int:
+    """How many questions are answered at the same time, unless the file says it. Where a planner, a reader or a Triton
+    server runs elsewhere, a question waits for the network most of its time, not for a core of this machine."""
+    has_triton_elsewhere = models.host is not None and models.host.server is None
+    if config.reads_at_endpoint or config.planner or has_triton_elsewhere:
+        return max(1, 3 * config.max_in_flight // 4)
+    return A_CORE * len(os.sched_getaffinity(0))
 
 
 class Questions:
@@ -153,10 +163,7 @@ class Questions:
     def __init__(self, config: ServingConfig, traffic: Traffic, models: Models) -> None:
         self.config = config
         self.limits = config.executor_limits
-        asks_elsewhere = config.reads_at_endpoint or config.planner is not None
-        cores = len(os.sched_getaffinity(0))
-        most = config.max_in_flight
-        self.admission = Admission(most, max(1, 3 * most // 4) if asks_elsewhere else A_CORE * cores)
+        self.admission = Admission(config.max_in_flight, config.at_once or count_turns(config, models))
         self.is_open = True
         self.is_stopping = False
         self.on_indexes = lambda: None

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from revelator import files
 from revelator.channels import TOKEN, read_token
+from revelator.endpoints import LOOPBACK as LOOPBACK_NAMES
 from revelator.errors import ConfigError
 from revelator.files import try_lock
 from revelator.registry import require_existing
 from serving.home.config import ServingConfig, write_serving
 from serving.home.running import LOCK, SERVE_JSON, RunningServer
 from serving.http.callers import Callers
-from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.http.protection import is_loopback
 from serving.models.releases import name_version, read_release
 from serving.retrieval import Index
@@ -105,12 +105,12 @@ async def serve_home(
 def _open_uploads(home: Path, questions: Questions, config: ServingConfig, exposure: Exposure) -> Uploads | None:
     """What takes documents from the page, where that is allowed. Raises ConfigError where it would show a client the
     names of documents that others alone may read, and for an index in Milvus."""
-    has_clients = exposure.clients != NOBODY
+    has_clients = exposure.clients != NOBODY or exposure.issuer is not None
     if config.uploads and isinstance(config.index, str):
-        hint = "leave out `uploads`; `revelator index add` adds documents"
+        hint = "leave out `uploads`; `revelator index update` adds documents"
         raise ConfigError("the page adds documents to an index in a folder", where="uploads", hint=hint)
     if config.uploads and has_clients:
-        hint = "leave out `uploads` or `clients`; `revelator index add` adds documents"
+        hint = "leave out `uploads`, or `clients` and `callers`; `revelator index update` adds documents"
         raise ConfigError("whoever adds documents sees the names of all", where="uploads", hint=hint)
     is_open = is_loopback(exposure.host) and not has_clients if config.uploads is None else config.uploads
     indexes = [*questions.indexes.values()]
@@ -127,11 +127,11 @@ def _runs_models(home: Path, config: ServingConfig, place: str) -> bool:
 
 
 def _read_callers(exposure: Exposure) -> Callers:
-    """Who may ask: who sends the token that the environment names, or one of the file of clients. Raises ConfigError
-    for an address beyond loopback that everybody could ask."""
-    callers = Callers.of(read_token(), exposure.clients)
+    """Who may ask: who sends the token that the environment names, one of the file of clients, or one that the issuer
+    has signed. Raises ConfigError for an address beyond loopback that everybody could ask."""
+    callers = Callers.of(read_token(), exposure.clients, exposure.issuer)
     if not callers.need_token and not exposure.mutual and not is_loopback(exposure.host):
-        hint = f"export {TOKEN}=…, name `clients`, or let them show certificates (tls: mutual)"
+        hint = f"export {TOKEN}=…, name `clients` or `callers`, or let them show certificates (tls: mutual)"
         raise ConfigError("beyond loopback clients need a token", where="--host", hint=hint)
     return callers
 

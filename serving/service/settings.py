@@ -6,12 +6,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from serving.executor.judges import JudgingRelease, ListwiseJudge, open_judge
-from serving.home.config import ServingConfig
+from serving.home.config import REVELATOR, ServingConfig
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.models.answerability import WeighedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator
 from serving.models.generators import EndpointGenerator
+from serving.models.revelator_reader import RevelatorReader
 from serving.protocols import Generator, Judge, Retriever, Revelator
 
 
@@ -29,8 +30,11 @@ def open_planner_and_judge(
     return planner, judge
 
 
-def choose_reader(config: ServingConfig, embedded: Generator, stack: AsyncExitStack) -> Generator:
-    """Who reads passages: the embedded reader, or an endpoint, whose answers it weighs."""
+def choose_reader(config: ServingConfig, embedded: Generator, planner: Revelator, stack: AsyncExitStack) -> Generator:
+    """Who reads passages: the embedded reader, the revelator that plans, or an endpoint, whose answers the embedded
+    reader weighs."""
+    if config.generator == REVELATOR:
+        return RevelatorReader(planner)
     if not config.reads_at_endpoint:
         return embedded
     endpoint = EndpointGenerator(config.generator, config.generator_model, timeout=config.timeout)

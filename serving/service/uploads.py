@@ -74,8 +74,8 @@ class Uploads:
         return {"name": path.name, **added}
 
     async def _index(self, path: Path) -> dict[str, Any]:
-        """What `revelator index add` says of the file. Raises DataError with its reason."""
-        command = [sys.executable, "-m", "revelator", "index", "add", self._retriever.index.where, str(path)]
+        """What `revelator index update` says of the file. Raises DataError with its reason."""
+        command = [sys.executable, "-m", "revelator", "index", "update", self._retriever.index.where, str(path)]
         process = await asyncio.create_subprocess_exec(
             *command, "--json", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -84,7 +84,7 @@ class Uploads:
             async with asyncio.timeout(SECONDS):
                 output, _ = await process.communicate()
         except TimeoutError as error:
-            hint = f"add it on the service's machine: revelator index add DIR {path.name}"
+            hint = f"add it on the service's machine: revelator index update DIR {path.name}"
             raise DataError(f"reading it took more than {SECONDS} s", where=path.name, hint=hint) from error
         finally:
             if process.returncode is None:
@@ -116,7 +116,7 @@ def _read_reply(output: bytes, name: str) -> dict[str, Any]:
     try:
         said = json.loads(output)
     except ValueError:
-        hint = "the file may be damaged; `revelator index add` on the service's machine says more"
+        hint = "the file may be damaged; `revelator index update` on the service's machine says more"
         raise DataError("the document cannot be read", where=name, hint=hint) from None
     if "error" in said:
         raise DataError(said["message"], where=name, hint=said.get("hint"))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator import errors
-from revelator.client import AsyncClient, Client
+from revelator.client import Answer, AsyncClient, Client
 from revelator.limits import LONGEST_MS
 from revelator.plans import check, parse
+from revelator.trace import Trace
 from revelator.wire import build_request, choose_grpc_code, read_error, write_error
 
 SIMPLE = [
@@ -87,6 +88,12 @@ def test_a_foreign_message_keeps_its_words_and_is_read_by_its_code(code, kind, m
     assert type(error) is kind and error.message == message
 
 
+def test_an_answer_shows_its_values_outcome_and_plan_without_its_trace():
+    trace = Trace("Who?", "auto", plan="Who directed UHF?", answers=["Jay Levey"])
+    shown = "Answer(answers=('Jay Levey',), outcome='answered', plan='Who directed UHF?')"
+    assert repr(Answer("Jay Levey", ("Jay Levey",), "answered", trace)) == shown
+
+
 def test_a_server_that_is_not_there_is_unavailable():
     with Client("127.0.0.1:1", timeout=10) as client, pytest.raises(errors.Unavailable) as refused:
         client.ask("Who?")
@@ -97,6 +104,9 @@ def test_a_server_that_is_not_there_is_unavailable():
     ("question", "options", "where"),
     [
         ("who \ud800?", {}, "question"),
+        (None, {}, "question"),
+        (5, {}, "question"),
+        (b"who?", {}, "question"),
         ("who?", {"plan": "who \ud800?"}, "options"),
         ("who?", {"deadline_ms": float("nan")}, "deadline_ms"),
         ("who?", {"deadline_ms": float("inf")}, "deadline_ms"),

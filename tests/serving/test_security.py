@@ -24,13 +24,12 @@ from serving.executor.executor import Executor
 from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
-from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
 from serving.knowledge.web import WebSource
 from serving.models.generators import EndpointGenerator, build_messages
-from serving.protocols import Completion, GenerateRequest, Reading
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+from serving.protocols import Completion, GenerateRequest, NoModel, Reading
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, run_tree, run_tree_alone
 from tests.serving.knowledge.toy_web import Web, serving_web
 
 ROOT = Path(__file__).resolve().parents[2]

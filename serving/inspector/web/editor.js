@@ -3,6 +3,8 @@
 import { check } from "./api.js";
 import { h, say } from "./element.js";
 
+const EXAMPLE = "For example: Who directed UHF? * When was {director} born?";
+
 // The checker counts characters, JavaScript counts UTF-16 units.
 const units = (text, characters) => Array.from(text).slice(0, characters).join("").length;
 
@@ -18,10 +20,10 @@ export class Editor {
   constructor(run, keep) {
     this.text = h("textarea", { id: "plan-text", rows: "1", maxlength: "8000", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-label": "Plan", "aria-describedby": "faults",
-      placeholder: "For example: Who directed UHF? * When was {director} born?",
+      placeholder: EXAMPLE,
       oninput: () => this.#changed(), onkeydown: (event) => this.#key(event),
       onkeyup: () => this.#tell(), onclick: () => this.#tell() });
-    this.underlay = h("pre", { class: "underlay", "aria-hidden": "true" });
+    this.underlay = h("pre", { class: "underlay", "aria-hidden": "true", "data-example": EXAMPLE });
     this.note = h("p", { class: "empty" });
     this.faults = h("div", { id: "faults" });
     this.changes = h("button", { type: "button", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));

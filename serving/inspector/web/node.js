@@ -14,6 +14,7 @@ export function nodeDetail(node, choose, judging = null) {
   const { method, shared_from, reused_from, cached_from } = node.detail;
   return h("article", { class: "node" },
     h("h2", {}, h("span", { class: `mark ${node.status}` }, MARKS[node.status]), ` ${node.id} ${nameOf(node.kind)}`),
+    node.documents.length > 0 && documents(node, judging), // first: above the fold, beside plan and answer
     facts([
       ["as planned", node.question && node.question !== node.asked && node.question],
       ["asked", node.asked || (node.question === node.asked ? node.question : null)],
@@ -23,7 +24,7 @@ export function nodeDetail(node, choose, judging = null) {
       ["evidence", evidence(node)],
       ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
         reused_from && `node ${reused_from} of the earlier run`,
-        cached_from && `an earlier question, ${cached_from}`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
+        cached_from && `an earlier question, ${new Date(cached_from).toLocaleString()}`, !method && !shared_from && !reused_from && !cached_from && node.documents.length > 0 && "documents"]],
       ["error", node.error && h("span", { class: "error" }, node.error)],
       ["cause", node.cause && nameOf(node.cause).replaceAll("-", " ")],
       ["time", ["ok", "unanswered", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
@@ -32,7 +33,6 @@ export function nodeDetail(node, choose, judging = null) {
       ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [nameOf(name).replaceAll("_", " "), plain(value)]),
     ]),
     node.detail.probabilities && likely(node.detail.probabilities[0]),
-    node.documents.length > 0 && documents(node, judging),
   );
 }
 
@@ -131,7 +131,7 @@ function passage(document, read, open, answers, judging) {
     h("summary", {},
       h("span", { class: "title" }, document.title || document.id),
       read && h("span", { class: "badge reused" }, "read"),
-      h("span", { class: "scores" }, `score ${document.score.toFixed(1)}`,
+      h("span", { class: "scores" }, `score ${Number(document.score.toPrecision(4))}`,
         document.relevance === null ? "" : [", relevant ", document.relevance.toFixed(2), meter(document.relevance)])),
     h("p", {}, marked(document.text, answers)),
     judging && relevance(document, judging),

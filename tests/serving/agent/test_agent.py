@@ -20,10 +20,10 @@ from click.testing import CliRunner
 from mlflow.exceptions import MlflowException
 from mlflow.types.responses import ResponsesAgentResponse, ResponsesAgentStreamEvent
 
+from evaluation.publish.export import export
 from revelator import registry
 from revelator.errors import ConfigError
 from serving.agent.parts import AGENT, URL
-from serving.commands.agent import agent
 from serving.deploy.deploy import release_embedded_base
 from serving.home.config import ServingConfig
 from serving.retrieval import build_index
@@ -35,7 +35,10 @@ from tests.tracking_server import MLFLOW, until_it_answers
 ROOT = Path(__file__).resolve().parents[3]
 QUESTION = "Who is the harbour master of Velm?"
 ASKED = {"input": [{"role": "user", "content": QUESTION}]}
+FOLLOW_UP = "Where was she born?"
+READ_AS = "Where was Ana Berg born?"
 HARBOUR = "# The harbour of Velm\n\nThe harbour master of Velm is Ana Berg.\n"
+PEOPLE = "# Bo Falk\n\nBo Falk was born in Kiel.\n\n# Ana Berg\n\nAna Berg was born in Lund.\n"
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -43,7 +46,8 @@ pytestmark = pytest.mark.timeout(600)
 def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("harbour")
     (folder / "harbour.md").write_text(HARBOUR)
-    build_index([folder / "harbour.md"], folder / "index")
+    (folder / "people.md").write_text(PEOPLE)
+    build_index([folder / "harbour.md", folder / "people.md"], folder / "index")
     return folder / "index"
 
 
@@ -59,7 +63,9 @@ def logged(home: Path, harbour: Path) -> dict[str, Any]:
 
 
 def log(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(agent, [*arguments, "--json"], catch_exceptions=True, standalone_mode=False)
+    result = CliRunner().invoke(
+        export, [*arguments, "--format", "agent", "--json"], catch_exceptions=True, standalone_mode=False
+    )
     if result.exception:
         raise result.exception
     return json.loads(result.stdout)
@@ -105,6 +111,40 @@ def test_mlflow_models_serve_answers_with_the_passages_as_annotations(served: ht
     assert told["sources"][0]["text"] == "The harbour master of Velm is Ana Berg."
 
 
+def test_mlflow_models_serve_reads_a_follow_up_by_the_turns_before_it(served: httpx.Client) -> None:
+    first = served.post("/invocations", json=ASKED).json()
+    follow_up = {"role": "user", "content": FOLLOW_UP}
+    talk = {"input": [*ASKED["input"], *first["output"], follow_up]}  # the items as they came
+    plain = {"input": [*ASKED["input"], {"role": "assistant", "content": "Ana Berg"}, follow_up]}
+    named = {"input": [follow_up], "custom_inputs": {"previous_response_id": first["id"]}}
+    for body in (talk, plain, named):
+        said = served.post("/invocations", json=body)
+        assert said.status_code == 200, said.text
+        assert read_text(said.json()).startswith("Lund\n") and f"Read as: {READ_AS}" in read_text(said.json())
+        assert said.json()["custom_outputs"]["sources"][0]["text"] == "Ana Berg was born in Lund."
+    alone = served.post("/invocations", json={"input": [follow_up]})
+    assert "Read as" not in read_text(alone.json())
+
+
+def read_text(response: dict[str, Any]) -> str:
+    [message] = response["output"]
+    [part] = message["content"]
+    return part["text"]
+
+
+def test_what_mlflow_s_request_has_no_field_for_is_a_custom_input(served: httpx.Client) -> None:
+    where = served.post("/invocations", json=ASKED | {"custom_inputs": {"where": 'path = "people.md"'}})
+    assert {one["name"] for one in where.json()["custom_outputs"]["sources"]}.isdisjoint({"harbour.md"})
+    assert where.status_code == 200 and "Ana Berg\n\n> Sources:\n> - [1] The harbour" not in read_text(where.json())
+    for given, status, reason in [
+        ({"where": "year = 3"}, 400, "there is no field 'year'"),
+        ({"wher": "year = 3"}, 400, "custom_inputs.wher: there is no such field"),
+        ({"previous_response_id": "resp_1"}, 404, "there is no run 1"),
+    ]:
+        refused = served.post("/invocations", json=ASKED | {"custom_inputs": given})
+        assert refused.status_code == status and reason in refused.json()["message"], refused.text
+
+
 def test_the_loaded_model_streams_the_same_response(logged: dict[str, Any]) -> None:
     model = mlflow.pyfunc.load_model(logged["uri"])
     whole, events = model.predict(ASKED), list(model.predict_stream(ASKED))
@@ -122,7 +162,10 @@ def test_what_is_no_question_is_the_client_s_fault_and_says_why(served: httpx.Cl
     assert refused.status_code == 400 and "the last message must be the user's" in refused.text
     pictured = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]}
     refused = served.post("/invocations", json=pictured)
-    assert refused.status_code == 400 and "input_image" in refused.text
+    assert refused.status_code == 400 and "type: input should be 'input_text' or 'output_text'" in refused.text
+    call = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
+    refused = served.post("/invocations", json={"input": [call, *ASKED["input"]]})
+    assert refused.status_code == 400 and "input.list.0.type: input should be 'message'" in refused.text
 
 
 def test_the_agent_server_answers_openai_s_client_with_a_conversation_and_a_stream(
@@ -134,17 +177,29 @@ def test_the_agent_server_answers_openai_s_client_with_a_conversation_and_a_stre
     given = {"MLFLOW_TRACKING_URI": registry.find_store(home), "REVELATOR_AGENT": logged["uri"]}
     with running(command, f"http://127.0.0.1:{port}/health", **given):
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}", api_key="none", timeout=120)
-        first = client.responses.create(input=[{"role": "user", "content": QUESTION}])
+        talk_1 = {"context": {"conversation_id": "talk-1", "user_id": "ana"}}
+        first = client.responses.create(input=[{"role": "user", "content": QUESTION}], extra_body=talk_1)
         assert first.output_text.startswith("Ana Berg") and first.output[0].content[0].annotations
-        talk = [*ASKED["input"], first.output[0].model_dump(exclude_none=True), {"role": "user", "content": QUESTION}]
-        again = client.responses.create(input=talk)
-        assert again.output_text == first.output_text
+        follow_up = {"role": "user", "content": FOLLOW_UP}
+        talk = [*ASKED["input"], first.output[0].model_dump(exclude_none=True), follow_up]
+        second = client.responses.create(input=talk)
+        assert second.output_text.startswith("Lund\n") and f"Read as: {READ_AS}" in second.output_text
+        *_, last = client.responses.create(
+            input=[follow_up], stream=True, extra_body={"custom_inputs": {"previous_response_id": first.id}}
+        )
+        assert last.response.output_text == second.output_text
         events = list(client.responses.create(input=ASKED["input"], stream=True))
         kinds = [event.type for event in events]
         assert "".join(one.delta for one in events if one.type == "response.output_text.delta") == first.output_text
         assert kinds[-1] == "response.completed"
         about = httpx.get(f"http://127.0.0.1:{port}/agent/info").json()
         assert about["agent_api"] == "responses"
+        again = client.responses.create(input=talk, extra_body=talk_1)  # its trace waits while the server ends
+        assert again.output_text == second.output_text
+    registry.connect(home)
+    kept = [one.info.trace_metadata for one in mlflow.search_traces(return_type="list")]
+    named = [one for one in kept if "mlflow.trace.session" in one]
+    assert [(one["mlflow.trace.session"], one["mlflow.trace.user"]) for one in named] == [("talk-1", "ana")] * 2
 
 
 def test_a_running_service_is_asked_and_nothing_else_is_opened(

@@ -60,13 +60,30 @@ def test_add_and_info_say_which_files_are_new_changed_removed_and_gone(tmp_path:
     (folder / "other.txt").write_text("It is a new one.")
     (folder / "lost.txt").unlink()
     info = call("info", index)
-    assert "changed: other.txt\ngone: lost.txt\nthe index is as it was built\n" in info.stdout
+    assert (
+        "changed: other.txt\ngone: lost.txt\n"
+        "the index is as it was built, but the files that it was built from are not: 1 changed, 1 gone\n"
+    ) in info.stdout
     assert json.loads(call("info", index, "--json").stdout)["changed"] == ["other.txt"]
     (folder / "added.txt").write_text("It came later.")
-    added = call("add", index, folder)
+    added = call("update", index, folder)
     assert added.stdout.startswith("added: added.txt\nchanged: other.txt\ngone: lost.txt\n")
-    synced = json.loads(call("add", index, folder, "--sync", "--json").stdout)
+    synced = json.loads(call("update", index, folder, "--sync", "--json").stdout)
     assert (synced["added"], synced["changed"], synced["removed"], synced["gone"]) == ([], [], ["lost.txt"], [])
+
+
+def test_info_names_as_fields_those_that_a_filter_takes_and_says_what_is_not_for_everybody(tmp_path: Path) -> None:
+    readers = ({"team": "ops", "allowed": ["hr"]}, {"allowed": ["*"]})
+    rows = [{**row, **more} for row, more in zip(ROWS, readers, strict=True)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call("build", tmp_path / "rows.jsonl", "--out", tmp_path / "ix")
+    told = call("info", tmp_path / "ix").stdout
+    assert "fields: path (1), team (1), type (1)\n" in told
+    assert "not for everybody: 1 of 2 passages\n" in told
+    listed = json.loads(call("info", tmp_path / "ix", "--json").stdout)
+    assert listed["restricted"] == 1
+    for name in listed["fields"]:
+        assert call("search", tmp_path / "ix", "town", "--where", f'{name} != "other"').exit_code == 0
 
 
 def test_an_addition_says_whether_anything_has_changed_and_what_a_service_does_with_it(tmp_path: Path) -> None:
@@ -76,11 +93,11 @@ def test_an_addition_says_whether_anything_has_changed_and_what_a_service_does_w
     (folder / "empty.txt").write_text("")
     call("build", folder, "--out", index)
     before = (index / "manifest.json").read_bytes()
-    added = call("add", index, folder)
+    added = call("update", index, folder)
     assert "nothing has changed" in added.stdout and "a service" not in added.stdout
     assert (index / "manifest.json").read_bytes() == before
     (folder / "quay.txt").write_text("It was the quay.")
-    added = call("add", index, folder)
+    added = call("update", index, folder)
     assert "nothing has changed" not in added.stdout and "from its next question" in added.stdout
 
 
@@ -98,12 +115,12 @@ def test_what_a_build_left_out_stays_named_while_it_is_there(tmp_path: Path) -> 
     def list_left() -> list[str]:
         return re.findall("left out: (.*?):", call("info", index).stdout)
 
-    call("add", index, folder / "inner")
+    call("update", index, folder / "inner")
     assert list_left() == ["empty.txt", "ice.txt", "inner/blank.txt"]
-    call("remove", index, "new.txt")
+    call("update", index, "--remove", "new.txt")
     assert {"empty.txt", "inner/blank.txt"} <= set(list_left())
     (folder / "empty.txt").write_text("It is no longer empty.")
-    call("add", index, folder)
+    call("update", index, folder)
     assert list_left() == ["inner/blank.txt"]
 
 
@@ -116,7 +133,7 @@ def test_formulas_without_a_stored_value_are_counted_and_named(tmp_path: Path) -
     built = call("build", tmp_path / "costs.xlsx", "--out", tmp_path / "ix")
     assert built.stderr.count(said) == 1
     assert said in call("info", tmp_path / "ix").stdout
-    assert call("add", tmp_path / "ix", tmp_path / "costs.xlsx").stderr.count(said) == 1
+    assert call("update", tmp_path / "ix", tmp_path / "costs.xlsx").stderr.count(said) == 1
 
 
 @pytest.mark.parametrize(
@@ -185,6 +202,14 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert built.exit_code == 0, built.output
     assert "vectors of 32" in built.stdout
     return folder / "ix"
+
+
+def test_scores_that_differ_are_printed_as_different_ones(hybrid: Path) -> None:
+    found = json.loads(call("search", hybrid, "red dog", "--json").stdout)
+    printed = [line.split()[0] for line in call("search", hybrid, "red dog").stdout.splitlines() if line[:9].strip()]
+    assert found[0]["score"] - found[1]["score"] < 0.001
+    assert [float(score) for score in printed] == pytest.approx([one["score"] for one in found], rel=1e-3)
+    assert len(set(printed)) == 2
 
 
 def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> None:

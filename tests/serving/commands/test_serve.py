@@ -20,17 +20,20 @@ from evaluation.harness.system_versions import describe_system
 from revelator.client import Client
 from revelator.errors import ConfigError, DeadlineExceeded, RevelatorError, Unavailable
 from revelator.limits import Limits
-from serving.commands.serve import allow_time, describe_pace, serve
+from serving.commands.serve import allow_time, describe_callers, describe_pace, serve
 from serving.executor.judges import JudgeConfig
 from serving.home.config import ServingConfig, read_settings
 from serving.home.configure import configure
 from serving.home.running import find_running_server
+from serving.http.callers import Clients
+from serving.http.issuer import TokenIssuer
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import EMBEDDED_VERSION, read_release
 from serving.retrieval import build_index
+from serving.service.addresses import Exposure
 from serving.service.pace import Pace, measure_pace
 from tests.chat_server import Reply, Server, cuts, fails, running, says, write_reading
-from tests.planner_server import ASKED, PLAN, Planner, read_chat
+from tests.planner_server import ASKED, PLAN, Planner, read_chat, read_prompt
 from tests.triton_wheel import require_triton
 
 GUIDE = """# The Lomvi
@@ -88,10 +91,40 @@ def test_documents_alone_are_enough_to_be_asked(tmp_path: Path, place: str) -> N
         assert answer.answers == ("Holm",) and answer.trace.versions["revelator"] == "0"
         said = (home / "logs" / "serve.log").read_text()
     assert "nothing is deployed: the embedded base plans" in said
-    assert "revelator embedded base: ready" in said
+    assert "revelator embedded base: ready" in said and "\nmay ask everybody on this machine\n" in said
     assert (home / "logs" / "triton.log").exists() == (place == "local")
     release = read_release(home)
     assert release is not None and release.version == EMBEDDED_VERSION
+
+
+WIKI, PRESS = ({"name": name, "sha256": digit * 64} for name, digit in (("wiki", "0"), ("press", "1")))
+ISSUER = TokenIssuer(issuer="https://id.example", audience="revelator", jwks="https://id.example/keys")
+
+
+@pytest.mark.parametrize(
+    ("exposure", "token", "said"),
+    [
+        (Exposure(), None, "everybody on this machine"),
+        (Exposure(), "s3cret", "callers on this machine with REVELATOR_TOKEN"),
+        (
+            Exposure(clients=Clients.model_validate({"clients": [WIKI]})),
+            None,
+            "callers on this machine with a token of 1 client",
+        ),
+        (
+            Exposure("0.0.0.0", clients=Clients.model_validate({"clients": [WIKI, PRESS]}), issuer=ISSUER),
+            None,
+            "callers with a token of 2 clients or a verified token of https://id.example",
+        ),
+        (
+            Exposure(clients=Clients(groups_header="X-Groups")),
+            None,
+            "everybody on this machine; the header X-Groups names their groups",
+        ),
+    ],
+)
+def test_a_start_says_who_may_ask(exposure: Exposure, token: str | None, said: str) -> None:
+    assert describe_callers(exposure, token) == said
 
 
 def test_without_an_index_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -279,6 +312,15 @@ async def test_a_call_of_each_kind_is_timed_at_the_endpoints_and_a_reader_may_be
     assert await measure_pace(ServingConfig(index=index)) == Pace()
 
 
+async def test_where_the_planner_reads_its_reading_is_timed_too(index: Path) -> None:
+    with running() as planning:
+        Planner(planning, read="unanswerable")
+        planner = PlannerConfig(url=planning.url, model="m", prompt="trained")
+        pace = await measure_pace(ServingConfig(index=index, planner=planner, judge="none", generator="revelator"))
+        assert tasks_asked(planning) == {"route", "translate_bnf", "read"}
+    assert pace.plan > 0 and pace.reading > 0 and not pace.silence
+
+
 def test_the_deadline_follows_from_the_pace_unless_somebody_set_it(tmp_path: Path, index: Path) -> None:
     pace = Pace(plan=5, judgement=2, reading=4, last_readings=1)
     assert pace.question == 2 * 5 + 3 * 2 + 4 * 4 and pace.deadline_ms == 70_000
@@ -326,4 +368,5 @@ def test_a_served_question_says_whether_the_timeout_of_a_call_or_its_deadline_en
 
 
 def tasks_asked(server: Server) -> set[str]:
-    return {read_chat(request["messages"])[0].name for request in server.requests}
+    asked = (read_prompt(one["prompt"]) if "prompt" in one else read_chat(one["messages"]) for one in server.requests)
+    return {task.name for task, _ in asked}

@@ -187,6 +187,17 @@ def test_a_version_that_cannot_select_sources_is_refused_where_the_release_selec
     assert deploy(tmp_path, versions[2]).release.version == 2
 
 
+def test_a_release_that_has_not_learned_to_read_does_not_read(versions, index, tmp_path):
+    with pytest.raises(ArtifactError, match="has not learned the task read"):
+        configure(tmp_path, index=index, generator="revelator")
+    planner = PlannerConfig(url="http://127.0.0.1:1/v1", model="m", prompt="trained")
+    config = configure(tmp_path, index=index, generator="revelator", planner=planner)
+    assert config.reader == "revelator"
+    deploy(tmp_path, versions[1])
+    with pytest.raises(ArtifactError, match="has not learned the task read"):
+        configure(tmp_path, index=index, generator="revelator")
+
+
 def test_a_full_disk_is_refused_before_the_live_version_is_touched(versions, tmp_path, capfd):
     first = deploy(tmp_path, versions[1])
     before = state(tmp_path)
@@ -222,7 +233,7 @@ def test_serving_before_any_deploy_says_what_to_do(index, tmp_path, place):
     [
         ({"index": None}, "which index"),
         ({"index": Path("/nowhere")}, "not an index"),
-        ({"generator": "llama"}, "neither `embedded` nor a URL"),
+        ({"generator": "llama"}, "neither `embedded`, `revelator` nor a URL"),
         ({"generator": "http://127.0.0.1:1/v1"}, "name of a model"),
         ({"generator": "http://user:pa55@127.0.0.1:1/v1", "generator_model": "m"}, "no user, query"),
         ({"limits": {"leafs": 8}}, "there is no limit 'leafs'"),

@@ -15,7 +15,7 @@ from revelator.errors import InvalidRequest
 from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Passage
-from serving.executor.evidence import PASSAGE_CHARACTERS
+from serving.executor.evidence import PASSAGE_CHARACTERS, rank_by_both
 from serving.protocols import Completion, Reading
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.world import Toy
@@ -166,3 +166,15 @@ async def test_the_sentence_that_is_cited_says_the_answer_whichever_the_model_na
 
     trace = await Careless().executor().run("Who is the quay master?", strategy="single")
     assert trace.list_evidence()[0].sentence == "Its quay master is Hedda Moe."
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=12))
+def test_two_rankings_are_fused_and_where_they_agree_nothing_moves(relevance: list[float | None]) -> None:
+    found = [Passage(str(place), "", "", relevance=yes) for place, yes in enumerate(relevance)]
+    ranked = rank_by_both(found)
+    assert sorted(found, key=id) == sorted(ranked, key=id)
+    place = {passage.id: number for number, passage in enumerate(ranked)}
+    for first, one in enumerate(found):
+        for other in found[first + 1 :]:
+            if (one.relevance or 0) >= (other.relevance or 0):
+                assert place[one.id] < place[other.id], "better in one ranking, and not worse in the other"

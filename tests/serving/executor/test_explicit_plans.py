@@ -28,6 +28,7 @@ WORLD = {
 }
 FILMS = "(Who directed Jaws? * When was {1} born?) + (Who directed UHF? * When was {3} born?)"
 HEIGHTS = "Which dams are there? * How high is {1}?"
+GROWTH = "Which dams are there? * (How high is {1}? + How high was {1} in 1990?)"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,11 @@ async def test_an_operation_is_done_on_the_answers_of_its_parts(toy, plan: str, 
         (f"({HEIGHTS} => where > 1 cm) => count", ["3"]),
         (f"({HEIGHTS} => where < 1 cm) => count", ["0"]),
         ("Which dams are there? => where != Bel", ["Aya", "Cor"]),
+        (f"{GROWTH} => where > {{3}}", ["Aya", "Bel"]),
+        (f"{GROWTH} => where {{1}} <= {{3}}", ["Cor"]),
+        (f"({GROWTH} => where < {{2}}) => count", ["2"]),
+        (f"({HEIGHTS} + How high is Aya?) => where < {{3}}", ["Cor"]),
+        (f"{HEIGHTS} => where = {{1}}", []),
     ],
 )
 async def test_where_keeps_what_was_asked_about_whose_value_meets_the_condition(toy, plan: str, answers: list[str]):

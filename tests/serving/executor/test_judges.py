@@ -78,7 +78,7 @@ async def test_where_nobody_judges_the_first_documents_are_read_and_nobody_is_as
     toy = Toy({QUESTION: ["Ana"]}, relevance={"text": 0.0})
     trace = await ask(toy, Unjudged())
     [leaf] = trace.nodes
-    assert leaf.detail["kept"] == [f"{QUESTION}#{n}" for n in (1, 2, 3)] and trace.answers == ["Ana"]
+    assert leaf.detail["kept"] == [f"{QUESTION}#{n}" for n in (1, 2, 3, 4, 5)] and trace.answers == ["Ana"]
     assert {p.relevance for p in leaf.documents} == {None}
     assert toy.calls == [] and {call["task"] for call in leaf.list_calls()} == {"search", "read"}
     assert "nobody judged" in leaf.detail["relevance"]
@@ -102,7 +102,7 @@ async def test_after_two_broken_replies_documents_stand_in_their_ranking_and_the
         trace = await ask(toy, judge)
     [leaf] = trace.nodes
     assert len(server.requests) == 2 and trace.answers == ["Ana"]
-    assert leaf.detail["kept"] == [f"{QUESTION}#{n}" for n in (1, 2, 3)]
+    assert leaf.detail["kept"] == [f"{QUESTION}#{n}" for n in (1, 2, 3, 4, 5)]
     assert leaf.detail["relevance"].startswith("the judge failed")
 
 
@@ -114,6 +114,7 @@ async def test_after_two_broken_replies_documents_stand_in_their_ranking_and_the
         ("<think>[1]? No, [2].</think>[3, 4]", {3, 4}),
         ('{"numbers": []}', set()),
         ('{"other": 1} {"numbers": [2]}', {2}),
+        ('{"reasons": ["as [4] says"], "numbers": [2]}', {2}),
     ],
 )
 def test_numbers_are_read_where_a_reply_holds_them_and_others_are_left_out(reply: str, numbers: set[int]) -> None:

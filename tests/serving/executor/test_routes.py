@@ -87,22 +87,6 @@ async def test_a_complex_question_is_compiled_and_run(toy):
     assert trace.plan == "Who wrote A? * When was {writer} born?"
 
 
-@pytest.mark.parametrize(("compound", "complex", "planned"), [(0.0, 0.75, True), (0.35, 0.4, True), (0.1, 0.35, False)])
-async def test_a_question_is_planned_if_it_is_likely_enough_that_it_needs_several_steps(
-    toy, compound, complex, planned
-):
-    shares = {"single": 1 - compound - complex, "compound": compound, "complex": complex}
-    known = {"Who wrote A?": ["p"], "Where was the writer of A born?": ["q"], "Where was p born?": ["r"]}
-    plan = "Who wrote A? * Where was {writer} born?"
-    world = toy(known, {"route": "complex", "translate_bnf": plan}, routes=shares)
-    trace = await world.executor().run("Where was the writer of A born?")
-    assert (trace.route, trace.plan, trace.answers) == (
-        ("complex", plan, ["r"]) if planned else ("single", None, ["q"])
-    )
-    assert ("P = 0.45; the limit plan_threshold is 0.5" in trace.nodes[0].detail.get("unsure", "")) is not planned
-    assert (await world.executor(plan_threshold=0.0).run("Where was the writer of A born?")).route == "complex"
-
-
 @pytest.mark.parametrize(
     ("plan", "route"),
     [
@@ -132,6 +116,34 @@ async def test_a_plan_that_the_model_is_unsure_of_is_not_run_unless_one_was_aske
     assert node.detail.get("text_probability") == likely
     assert ("P = 0.70; the limit plan_floor is 0.86" in node.detail.get("unsure", "")) is not planned
     assert trace.route == (None if strategy == "compile" else "complex" if planned else "single")
+
+
+QUESTION = "Where was the writer of A born?"
+
+
+@pytest.mark.parametrize(
+    ("how", "answers", "asked"),
+    [
+        ({"strategy": "auto"}, ["q"], ["Who wrote A?", QUESTION]),
+        ({"strategy": "compile"}, [], ["Who wrote A?"]),
+        ({"plan": "Who wrote A? * Where was {1} born?"}, [], ["Who wrote A?"]),
+    ],
+)
+async def test_where_the_steps_of_its_own_plan_find_nothing_auto_asks_the_question_as_one(toy, how, answers, asked):
+    world = toy({QUESTION: ["q"]}, {"route": "complex", "translate_bnf": "Who wrote A? * Where was {1} born?"})
+    trace = await world.executor().run(QUESTION, **how)
+    assert (trace.answers, world.asked) == (answers, asked)
+    assert trace.outcome == ("partial" if answers else "unanswered")
+    assert ("the question was asked as one" in (trace.reason or "")) is bool(answers)
+
+
+async def test_what_the_steps_of_a_plan_that_was_given_up_found_is_no_evidence(toy):
+    plan = "Who wrote A? * Where was {1} born?"
+    world = toy({QUESTION: ["q"], "Who wrote A?": ["p"]}, {"route": "complex", "translate_bnf": plan})
+    trace = await world.executor().run(QUESTION)
+    assert trace.answers == ["q"] and [one.question for one in trace.list_evidence()] == [QUESTION]
+    given = await world.executor().run(QUESTION, plan=plan)
+    assert [one.question for one in given.list_evidence()] == ["Who wrote A?"]
 
 
 async def test_a_plan_of_one_step_asks_the_question_in_its_own_words(toy):
@@ -252,21 +264,21 @@ async def test_a_revelator_that_is_down_or_breaks_its_promise_is_raised(toy):
         await toy({"q": Unavailable("down")}, {"route": "single"}).executor().run("q")
 
 
-async def test_relevance_is_judged_in_one_call_and_the_first_three_relevant_ones_are_read(toy):
+async def test_relevance_is_judged_in_one_call_and_what_search_and_judge_rank_high_is_read(toy):
     scores = {"title 2:": 0.6, "title 4:": 0.95, "title 7:": 0.95, "title 9:": 0.7, "title": 0.1}
     world = toy({"Who wrote A?": ["p"]}, relevance=scores)
-    trace = await world.executor().run("Who wrote A?", strategy="single")
+    trace = await world.executor(kept=3).run("Who wrote A?", strategy="single")
     assert world.calls == [("relevance", 10, 0.0)]
-    assert [p.title for p in world.requests[0].passages] == ["title 2", "title 4", "title 7"]
+    assert [p.title for p in world.requests[0].passages] == ["title 4", "title 2", "title 7"]
     node = trace.nodes[0]
     assert len(node.documents) == 10 and node.documents[1].relevance == 0.6
-    assert node.detail["kept"] == ["Who wrote A?#2", "Who wrote A?#4", "Who wrote A?#7"]
+    assert node.detail["kept"] == ["Who wrote A?#4", "Who wrote A?#2", "Who wrote A?#7"]
 
 
 async def test_when_no_document_reaches_the_threshold_the_first_above_the_floor_are_read_and_the_node_says_so(toy):
     world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.1})
     trace = await world.executor().run("Who wrote A?", strategy="single")
-    assert [p.title for p in world.requests[0].passages] == ["title 1", "title 2", "title 3"]
+    assert [p.title for p in world.requests[0].passages] == [f"title {n}" for n in (1, 2, 3, 4, 5)]
     assert "above the floor were read" in trace.nodes[0].detail["relevance"]
 
 

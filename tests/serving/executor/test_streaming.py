@@ -17,7 +17,7 @@ from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.test_stopping import pass_time
-from tests.serving.executor.world import Toy
+from tests.serving.executor.world import Toy, stream
 
 ENDS = ("answered", "unanswered", "skipped", "failed")
 
@@ -79,7 +79,7 @@ async def test_events_arrive_while_the_question_runs(toy):
     world = toy({"Who wrote A?": ["Ann"], "Who wrote B?": ["Bob"]})
     world.gate("Who wrote A?")
     growing = Replay()
-    async with aclosing(world.executor().stream("q", plan="Who wrote A? + Who wrote B?")) as events:
+    async with aclosing(stream(world.executor(), "q", plan="Who wrote A? + Who wrote B?")) as events:
         async for event in events:
             growing.add(event)
             if event.kind == "planned":
@@ -104,7 +104,7 @@ async def test_events_arrive_while_the_question_runs(toy):
 async def test_every_strategy_tells_its_boxes(toy, strategy, kinds):
     outputs = {"route": "straightforward", "refine": "Who?", "end": "yes", "translate_bnf": "Who?"}
     world = toy({"Who?": ["p"]}, outputs)
-    events = [event async for event in world.executor().stream("Who?", strategy=strategy)]
+    events = [event async for event in stream(world.executor(), "Who?", strategy=strategy)]
     trace = replay(events)
     assert [node.kind for node in trace.nodes] == kinds and trace.answers == ["p"]
 
@@ -112,7 +112,7 @@ async def test_every_strategy_tells_its_boxes(toy, strategy, kinds):
 async def test_closing_the_stream_cancels_the_question(toy):
     world = toy()
     world.gate("Who is never found?")
-    async with aclosing(world.executor().stream("q", plan="Who is never found?")) as events:
+    async with aclosing(stream(world.executor(), "q", plan="Who is never found?")) as events:
         async for event in events:
             if event.kind == "started":
                 await world.running("Who is never found?")
@@ -137,14 +137,14 @@ async def test_closing_the_stream_cancels_the_question(toy):
 )
 async def test_a_plan_that_cannot_be_run_is_refused_before_the_question_begins(toy, strategy, plan, error):
     with pytest.raises(error):
-        async for _ in toy().executor().stream("q", plan=plan, strategy=strategy):
+        async for _ in stream(toy().executor(), "q", plan=plan, strategy=strategy):
             raise AssertionError("nothing was to be told")
 
 
 async def test_an_error_is_raised_after_the_events_before_it(toy):
     world, kinds = toy({"Who?": Unavailable("down")}), []
     with pytest.raises(Unavailable):
-        async for event in world.executor().stream("q", plan="Who?"):
+        async for event in stream(world.executor(), "q", plan="Who?"):
             kinds.append(event.kind)
     assert kinds[-1] == "failed" and "finished" not in kinds
 
@@ -154,7 +154,7 @@ async def test_a_deadline_ends_the_stream_with_the_partial_trace(toy, monkeypatc
     world.gate("Who is never found?")
     plan = "Who wrote A? + Who is never found? * Who met {person}?"
     events = []
-    async for event in world.executor(deadline_ms=60_000).stream("q", plan=plan):
+    async for event in stream(world.executor(deadline_ms=60_000), "q", plan=plan):
         events.append(event)
         if event.kind == "answered" and event.node == "2":
             pass_time(monkeypatch, 120)

@@ -16,15 +16,14 @@ from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Passage, Trace
 from serving.executor.executor import Executor
 from serving.executor.judges import Unjudged
-from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.attempts import AT_ONCE
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.operators import FAN_OUT, build_query, compute_overlap
 from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources
-from serving.protocols import GenerateRequest, Reading
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
+from serving.protocols import GenerateRequest, NoModel, Reading
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run, run_tree, run_tree_alone
 
 CHAIN = Art(
     "Which films did the director of Tin Comet also direct?",

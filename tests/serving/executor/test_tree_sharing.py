@@ -10,12 +10,12 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Trace, Usage
 from serving.executor.executor import Executor
-from serving.executor.trees import NoModel, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
+from serving.protocols import NoModel
 from tests.serving.executor.test_tree_runs import CHAIN
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, run_tree_alone
 
 WHO, BORN, DIED = "Who directed UHF?", "When was [1] born?", "Where did [1] die?"
 SAID = {

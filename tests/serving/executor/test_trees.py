@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from revelator.limits import Limits
 from revelator.plans.art import Art, render
+from revelator.plans.language import ART
 from revelator.plans.operators import Relate, Search
 from revelator.trace import Trace
+from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
-from serving.executor.trees import NoModel, answer_by_tree
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
 from serving.knowledge.sources import Sources
-from serving.protocols import Completion
+from serving.protocols import Completion, NoModel
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TEXT = st.text(min_size=1, max_size=30).filter(str.strip)
@@ -71,7 +72,7 @@ OWN = Art(
 
 async def over(films: Path, run: QuestionRun) -> Trace:
     run.sources = Sources([GraphSource(GraphStore(films))])
-    await answer_by_tree(run)
+    await routes.answer_by_plan(run, ART)
     await run.sources.close()
     return run.recorder.finish()
 
@@ -96,7 +97,7 @@ async def test_the_first_tree_that_can_be_run_is_taken_and_what_was_wrong_with_o
 async def test_without_a_tree_of_its_own_the_models_plan_is_run_and_the_trace_says_why(films: Path) -> None:
     run = run_of(ASKED, PLANNED)
     run.sources = Sources([GraphSource(GraphStore(films))])
-    await answer_by_tree(run)
+    await routes.answer_by_plan(run, ART)
     trace = run.recorder.finish()
     await run.sources.close()
     assert trace.degraded and "wrote a plan instead" in trace.reason and "not JSON" in trace.reason
@@ -116,7 +117,7 @@ async def test_a_callers_tree_runs_as_given() -> None:
     text = ToySource(says={"*": ["p"]})
     tree = Art("a?", Relate("a", "b"))
     run = run_of("q?", generator=ToyGenerator({"a?": ["x"]}), source=text, given=tree)
-    await answer_by_tree(run)
+    await routes.answer_by_plan(run, ART)
     assert run.recorder.finish().answers == ["x"]
     assert text.asked == ["a b"]
 
@@ -124,7 +125,7 @@ async def test_a_callers_tree_runs_as_given() -> None:
 @pytest.mark.parametrize("output", ["A? * (", "A? * B?"])
 async def test_without_a_tree_or_a_plan_that_can_be_run_the_question_goes_through_the_loop(output: str) -> None:
     run = run_of("q?", output)
-    await answer_by_tree(run)
+    await routes.answer_by_plan(run, ART)
     trace = run.recorder.finish()
     assert trace.degraded and "went through the loop" in trace.reason and trace.plan_language == "bnf"
     assert [node.kind for node in trace.nodes] == ["translate", "translate", "refine", "merge"]

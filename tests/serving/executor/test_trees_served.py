@@ -12,10 +12,11 @@ from revelator.plans.art import Art, render
 from revelator.plans.operators import Relate, Search
 from revelator.trace import replay
 from serving.executor.executor import Executor
-from serving.executor.trees import NoModel
 from serving.home.config import read_serving, write_serving
 from serving.home.configure import configure
 from serving.knowledge.sources import Sources
+from serving.protocols import NoModel
+from tests.serving.executor.world import stream
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art(
@@ -34,7 +35,7 @@ async def test_the_trace_of_a_tree_equals_its_events_replayed(known: dict[str, l
     tree = Art(
         "q?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?", operation="union"))
     )
-    events = [e async for e in executor.stream("q?", plan=render(tree), strategy="atomic")]
+    events = [e async for e in stream(executor, "q?", plan=render(tree), strategy="atomic")]
     trace = replay(events)
     assert trace.plan_language == "art" and trace.plan == render(tree)
     nodes = {node.id: node for node in trace.nodes}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from revelator.limits import Limits
-from revelator.trace import Passage
-from serving.executor.executor import Executor
+from revelator.trace import Event, Passage
+from serving.executor.executor import Executor, relay_events
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Reading
+
+
+def stream(executor: Executor, question: str, **options: Any) -> AsyncGenerator[Event, None]:
+    """The events of one question as they happen; closing the iterator cancels the question."""
+    return relay_events(lambda listener: executor.run(question, listener=listener, **options))
 
 
 @dataclass

@@ -156,3 +156,14 @@ def test_a_path_that_leads_nowhere_is_not_found(http: httpx.Client, address: str
 def test_a_body_that_is_too_large_says_so(http: httpx.Client) -> None:
     reply = http.post("/api/runs", json={"question": "x" * 300_000})
     assert reply.status_code == 413 and "bytes" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_body_that_is_too_large_is_refused_in_openai_s_form_on_openai_s_routes(http: httpx.Client, path: str) -> None:
+    reply = http.post(path, json={"input": "x" * 300_000})
+    assert reply.status_code == 413 and reply.json()["error"] == {
+        "message": "the body has more than 262,144 bytes",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "InvalidRequest",
+    }

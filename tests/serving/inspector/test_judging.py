@@ -58,8 +58,9 @@ def leaf_of(run: dict[str, Any]) -> dict[str, Any]:
 
 def collect(tmp_path: Path, server: str) -> list[AnnotatedQuestion]:
     out = tmp_path / "out"
-    command = ["data", "collect", "--out", str(out), "--experiment", tmp_path.name]
-    ran = CliRunner().invoke(revelator, command)
+    config = tmp_path / "collect.yaml"
+    config.write_text(json.dumps({"rows": "collected", "experiment": tmp_path.name}))
+    ran = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(out)])
     assert ran.exit_code == 0, ran.output
     lines = (out / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     return [AnnotatedQuestion.from_json(json.loads(line)) for line in lines]

@@ -348,13 +348,32 @@ def test_the_plan_box_says_that_a_question_of_one_step_had_no_plan(page):
     expect(page.get_by_role("group", name="Plan graph")).to_have_count(0)
 
 
-def test_the_first_steps_are_above_the_fold(page):
+def test_plan_answer_sources_steps_and_the_passage_of_a_step_are_above_the_fold(browser, tmp_path):
+    with inspecting([Asked("one", "1").server()], runs_in(tmp_path)) as url:
+        for page in opened(browser, url, viewport={"width": 1280, "height": 800}):
+            ask(page)
+            step = page.locator(".row", has_text="Where was Jay Levey born?").last
+            step.click()
+            passage = page.locator(".document").first
+            expect(passage.locator("p", has_text="Jay Levey was born in Detroit")).to_be_visible()
+            graph, plan = page.get_by_role("group", name="Plan graph"), page.get_by_role("textbox", name="Plan")
+            sources = page.locator(".sources li")
+            expect(sources).to_have_count(2)
+            for shown in (plan, answer(page), *sources.all(), page.locator(".row").first, step, graph, passage):
+                expect(shown).to_be_in_viewport(ratio=1)
+
+
+def test_a_question_is_not_squeezed_by_the_choices_beside_it(page):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.get_by_role("textbox", name="Question").fill(QUESTION)
+    assert page.locator("#question").bounding_box()["height"] < 60, "it takes more than a line"
+
+
+def test_a_step_shows_the_plan_s_name_beside_the_number_that_it_takes(page):
     ask(page)
-    for text in ("route", "Who directed UHF?", "Where was Jay Levey born?"):
-        box = page.locator(".row", has_text=text).last.bounding_box()
-        assert box["y"] + box["height"] <= 900, f"{text} is below the fold"
-    graph = page.get_by_role("group", name="Plan graph").bounding_box()
-    assert graph["y"] + graph["height"] <= 900
+    number = page.locator(".row", has_text="Who directed UHF?").last.locator(".number").inner_text()
+    page.locator(".row", has_text="Where was Jay Levey born?").last.click()
+    expect(page.locator(".node")).to_contain_text(f"{{director}} from node {number}")
 
 
 def test_no_step_shows_json(page):
@@ -421,6 +440,14 @@ def test_nothing_overflows_and_everything_can_be_read(page):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, scheme)
         assert list_violations(page) == [], (width, scheme)
+
+
+def test_examples_in_empty_fields_are_shown_whole_on_a_phone(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    plan, where = page.get_by_role("textbox", name="Plan"), page.get_by_label("Only where")
+    assert plan.evaluate("field => field.scrollHeight - field.clientHeight") <= 0
+    where.fill(where.get_attribute("placeholder"))
+    assert where.evaluate("field => field.scrollWidth - field.clientWidth") <= 0
 
 
 def test_a_link_to_a_passage_shows_it_as_text_and_one_that_is_gone_says_so(browser, tmp_path):

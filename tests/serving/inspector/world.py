@@ -22,7 +22,7 @@ from serving.executor.executor import Executor
 from serving.inspector import Runs, Server, create_app
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, GenerateRequest, Reading, Writing
-from tests.serving.executor.world import Toy
+from tests.serving.executor.world import Toy, stream
 
 QUESTION = "Where was the director of UHF born?"
 PLAN = "Who directed UHF? * Where was {director} born?"
@@ -94,7 +94,7 @@ class Asked:
             raise self.error
         self.begun.set()
         try:
-            async for event in self.world.executor().stream(question, **options):
+            async for event in stream(self.world.executor(), question, **options):
                 if event.kind == "finished":
                     event.changes["versions"] = {"revelator": self.version, MODEL_ID: MODEL}
                 yield event

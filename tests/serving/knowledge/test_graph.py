@@ -24,6 +24,7 @@ from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
 from serving.knowledge.operators import SourceResult, build_query
 from serving.knowledge.sparql import GraphVocabulary, SparqlEndpoint
+from serving.retrieval import build_index
 from tests.serving.knowledge.conftest import TRIPLES
 from tests.serving.knowledge.toy_web import Web
 
@@ -350,14 +351,46 @@ def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) ->
     (tmp_path / "g.tsv").write_text("Tin Comet\tdirected_by\tAda Quill\n")
     call = CliRunner().invoke
     graph = str(tmp_path / "graph")
-    loaded = call(revelator, ["graph", "load", str(tmp_path / "g.tsv"), "--out", graph])
+    loaded = call(revelator, ["index", "build", str(tmp_path / "g.tsv"), "--kind", "graph", "--out", graph])
     assert "1 triples, 3 labels" in loaded.output, loaded.output
-    assert call(revelator, ["graph", "info", graph, "tin comet"]).output == "Tin Comet\n"
-    assert call(revelator, ["graph", "info", graph, "Tin Comet", "directed by"]).output == "Ada Quill\n"
-    assert json.loads(call(revelator, ["graph", "info", graph, "Ada Quill", "director", "--json"]).output)[
-        "answers"
-    ] == ["Tin Comet"]
-    nothing = call(revelator, ["graph", "info", graph, "Nobody", "directed by"])
-    assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
-    assert "directed by" in call(revelator, ["graph", "info", graph]).output
-    assert "every file is as it was built" in call(revelator, ["graph", "info", graph]).output
+    search = ["index", "search", graph]
+    assert call(revelator, [*search, "tin comet"]).output == "Tin Comet\n"
+    assert call(revelator, [*search, "Tin Comet", "directed by"]).output == "Ada Quill\n"
+    assert json.loads(call(revelator, [*search, "Ada Quill", "director", "--json"]).output)["answers"] == ["Tin Comet"]
+    assert call(revelator, [*search, "Nobody", "directed by"]).output == "no answer: no node is called Nobody\n"
+    assert "directed by" in call(revelator, ["index", "info", graph]).output
+    assert "every file is as it was built" in call(revelator, ["index", "info", graph]).output
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (["--kind", "graph", "--chunk", "80"], "--chunk"),
+        (["--kind", "graph", "--query-prefix", "q: "], "--query-prefix"),
+        (["--kind", "graph", "--to", "milvus://127.0.0.1:19530/g"], "--out milvus://127.0.0.1:19530/g"),
+        (["--language", "en"], "--language"),
+    ],
+)
+def test_an_option_of_another_kind_of_index_is_refused(tmp_path: Path, options: list[str], where: str) -> None:
+    (tmp_path / "g.tsv").write_text("Tin Comet\tdirected_by\tAda Quill\n")
+    command = ["index", "build", str(tmp_path / "g.tsv"), "--out", str(tmp_path / "graph"), *options]
+    with pytest.raises(ConfigError) as refused:
+        CliRunner().invoke(revelator, command, catch_exceptions=False)
+    assert refused.value.where == where and not (tmp_path / "graph").exists()
+
+
+def test_a_graph_is_built_again_and_not_updated(films: Path) -> None:
+    with pytest.raises(ConfigError, match="not changed in place"):
+        CliRunner().invoke(revelator, ["index", "update", str(films), "more.tsv"], catch_exceptions=False)
+
+
+def test_passages_have_no_relations_and_a_graph_no_fields(tmp_path: Path, films: Path) -> None:
+    (tmp_path / "log.txt").write_text("The ship was sold.")
+    build_index([tmp_path / "log.txt"], tmp_path / "index")
+    for place, options in (
+        (tmp_path / "index", ["directed by"]),
+        (films, ["-k", "3"]),
+        (films, ["--where", "year > 1990"]),
+    ):
+        done = CliRunner().invoke(revelator, ["index", "search", str(place), "Tin Comet", *options])
+        assert done.exit_code == 2 and "graph" in done.output

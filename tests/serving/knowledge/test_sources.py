@@ -15,7 +15,6 @@ from revelator.plans.art import Art
 from revelator.plans.operators import Relate
 from revelator.tasks import TASKS, SelectInput
 from serving.circuit_breaker import RetryPolicy
-from serving.executor.trees import run_tree_alone
 from serving.home.config import read_settings
 from serving.home.configure import configure
 from serving.knowledge.config import open_sources, read_sources
@@ -30,7 +29,7 @@ from serving.retrieval import Index, LocalRetriever, build_index
 from serving.retrieval.logical_search import LogicalSettings, read_logical_options
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, run_tree_alone
 from tests.serving.knowledge.toy_web import Web
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
@@ -337,10 +336,10 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
         ("sources: []", "sources: .*at least 1 item"),
         ("sources: [{kind: s3cret}]", "sources.0: 'kind' must be one of"),
         ("sources: [{name: s3cret}]", "sources.0: 'kind' must be one of"),
-        ("sources: [{kind: text, index: [s3cret]}]", "sources.0.text.index: a path is needed$"),
+        ("sources: [{kind: text, index: [s3cret]}]", "sources.0.index: a path is needed$"),
         ("sources: [{kind: text, name: *s3cret}]", "not YAML at line 1, column 30$"),
         ("sources: [{kind: text, name: !s3cret x}]", "not YAML at line 1, column 30$"),
-        ("sources: [{kind: sparql, language: x s3cret}]", "sources.0.sparql.language: .*subtag is invalid"),
+        ("sources: [{kind: sparql, language: x s3cret}]", "sources.0.language: .*subtag is invalid"),
         ("sources: [{kind: web, api: brave, key: s3cret}]", "key: there is no such field"),
         ("sources: [{kind: web, api: searxng, url: 'http://u:s3cret@h/'}]", "no user, query or fragment"),
         ("sources: [{kind: graph}]", "folder"),

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from revelator.limits import Limits
-from revelator.trace import Passage
+from revelator.plans.art import Art, render
+from revelator.plans.language import ART
+from revelator.trace import Passage, Trace
+from serving.executor import routes
 from serving.executor.evidence import Models
+from serving.executor.executor import Executor
 from serving.executor.judges import Unjudged
 from serving.executor.recording import Recorder
 from serving.executor.run import QuestionRun
-from serving.executor.trees import NoModel
 from serving.knowledge.operators import Query, SourceKind, SourceResult
 from serving.knowledge.sources import Sources
-from serving.protocols import GenerateRequest, Reading
+from serving.protocols import GenerateRequest, Generator, NoModel, Reading
 
 
 @dataclass
@@ -83,3 +86,13 @@ class ToyGenerator:
 def new_run(question: str, generator: ToyGenerator, sources: Sources, limits: Limits | None = None) -> QuestionRun:
     models = Models(NoModel(), generator, Unjudged())
     return QuestionRun(question, models, sources, limits or Limits(), Recorder(question, "atomic"))
+
+
+async def run_tree(run: QuestionRun, art: Art) -> None:
+    run.given_plan = art
+    await routes.answer_by_plan(run, ART)
+
+
+async def run_tree_alone(art: Art, sources: Sources, generator: Generator) -> Trace:
+    executor = Executor(NoModel(), sources, generator, judge=Unjudged())
+    return await executor.run(art.question, plan=render(art), strategy="atomic")

@@ -146,6 +146,12 @@ def test_a_name_of_any_script_is_kept_or_the_question_is_asked_as_it_stands(name
     assert choose_plan(TRANSLATE_BNF, question, [wrong, right]) is not None
 
 
+@pytest.mark.parametrize(("keeps_words", "taken"), [(True, 1), (False, 0)])
+def test_a_text_may_lose_a_word_that_ascii_cannot_write_where_any_words_do(keeps_words: bool, taken: int) -> None:
+    texts = ["Who is the director of Ol?", "Who is the director of Öl?"]
+    assert choose_plan(TRANSLATE_BNF, "Who is the director of Öl?", texts, False, keeps_words) == taken
+
+
 def test_a_query_keeps_names_in_its_terms() -> None:
     assert choose_plan(TRANSLATE_LOGIC, "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
 

@@ -10,7 +10,7 @@ from revelator.plans.language import BNF
 from revelator.tasks import TASKS, QuestionInput
 from serving.models.engine import Engine, GeneratedText
 from serving.models.local import BEAMS, complete
-from serving.protocols import TEXT
+from serving.protocols import TEXT, Decoding
 from tests.causal import TINY
 from tests.serving.toy_model import write_base
 
@@ -97,6 +97,7 @@ def test_a_short_prompt_has_its_room_beside_one_that_fills_the_model() -> None:
     assert [row.text for row in beside] == [row.text for row in alone] and len(alone) == 2
 
 
-def test_the_likeliest_sound_beam_is_taken_whatever_names_it_keeps() -> None:
-    [done] = complete(Scripted(), "translate_bnf", PROMPTS[:1], decoding="likeliest")  # type: ignore[arg-type]
+@pytest.mark.parametrize("decoding", ["likeliest", "any-words"])
+def test_the_likeliest_sound_beam_is_taken_whatever_names_it_keeps(decoding: Decoding) -> None:
+    [done] = complete(Scripted(), "translate_bnf", PROMPTS[:1], decoding=decoding)  # type: ignore[arg-type]
     assert done.text == "Who directed Comet?"

@@ -22,6 +22,7 @@ from serving.models.embedded import (
     quote_sentence,
 )
 from serving.protocols import GenerateRequest, Reading
+from serving.retrieval.cutting import split_markdown
 from tests.mark_reader import read_mark, watch_passes
 
 MARK = "Zanzibar Quixote"
@@ -213,6 +214,16 @@ async def test_each_row_of_a_table_is_read_alone_and_quoted_as_its_passage_says_
     ]
     reading = await read(NOWHERE, passage)
     assert (reading.answers, reading.sentence, reading.document) == ((MARK,), rows.splitlines()[1], "a")
+
+
+@given(st.sampled_from([2, 3]), st.lists(st.integers(0, 9_999), min_size=1, max_size=6, unique=True))
+def test_a_table_with_a_header_is_read_in_sentences_however_few_its_columns(width: int, numbers: list[int]) -> None:
+    names = ["Town", "Mayor", "Founded"][:width]
+    rows = [names, ["---"] * width, *([f"{name} {number}" for name in names] for number in numbers)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    text = "\n".join(paragraph.text for paragraph in split_markdown(table))
+    said = [" ".join(f"For Town {number}, the {name} is {name} {number}." for name in names[1:]) for number in numbers]
+    assert [row.text for row in cut_rows(Passage("a", "Towns", text))] == said
 
 
 def test_a_text_without_rows_is_read_as_it_is() -> None:

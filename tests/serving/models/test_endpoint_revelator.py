@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import ConfigError, DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
 from revelator.plans.decoding import make_plan_grammar
-from revelator.tasks import TASKS, RelevanceInput, SelectInput, Step, StepsInput
+from revelator.tasks import TASKS, ReadInput, RelevanceInput, SelectInput, Step, StepsInput
 from revelator.tasks.chat_prompts import build_chat, read_examples
 from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources
@@ -27,9 +28,10 @@ from serving.models.endpoint_revelator import (
     read_output,
     read_probabilities,
 )
+from serving.models.likelihoods import find_mean_probability
 from serving.models.releases import VersionChoice, use_choice
 from serving.models.vllm_server import ReleasedAdapter
-from serving.protocols import Completion
+from serving.protocols import TEXT, Completion
 from serving.retrieval import Index, LocalRetriever
 from tests.chat_server import Reply, Server, cuts, cuts_inside, fails, running, says
 from tests.planner_server import ASKED, OUTPUTS, PLAN, Planner
@@ -43,6 +45,7 @@ OTHER_INPUTS = {
     "rewrite": StepsInput(ASKED, KNOWN),
     "end": StepsInput(ASKED, KNOWN),
     "select": SelectInput(ASKED, "films", "graph", "films and who made them"),
+    "read": ReadInput(ASKED, ((DOCUMENT.title, DOCUMENT.text), ("Orn", "Orn is a town."))),
 }
 INPUTS = {name: OTHER_INPUTS[name] if name in OTHER_INPUTS else task.input(ASKED) for name, task in TASKS.items()}
 PROMPTS = {name: task.render(INPUTS[name]) for name, task in TASKS.items()}
@@ -79,6 +82,8 @@ async def test_all_tasks_are_answered(server: Server, task: str, prompt: str, st
         expected = dict.fromkeys(labels, 0.0) | {gold: 1.0}
         if logprobs:
             expected |= {gold: 0.9, next(label for label in labels if label[0] != gold[0]): 0.1}
+    elif logprobs and prompt == "trained":
+        expected = {TEXT: 0.9} | ({TASKS[task].refusal: 0.0} if TASKS[task].refusal else {})
     assert done.probabilities == pytest.approx(expected, abs=1e-3)
 
 
@@ -155,7 +160,7 @@ async def test_a_released_adapter_never_writes_without_what_holds_it(server: Ser
     Planner(server)
     with use_choice(VersionChoice("7")):
         assert (await complete(revelator, "translate_bnf")).text == PLAN
-    assert [request["model"] for request in server.requests] == ["revelator-7"] * 2
+    assert all(request["model"] == "revelator-7" and "structured_outputs" in request for request in server.requests)
     await revelator.close()
 
 
@@ -210,6 +215,21 @@ async def test_labels_that_share_their_first_token_are_told_apart_by_the_next(se
     shares = (await complete(planner(server, structure="none"), "route")).probabilities
     assert shares["complex"] == shares["compound"] == pytest.approx(0.46, abs=0.02)
     assert shares["single"] == pytest.approx(0.08, abs=0.02) and shares["straightforward"] == 0
+
+
+@pytest.mark.parametrize("task", ["route", "translate_bnf", "read"])
+async def test_probabilities_are_read_in_the_form_of_llama_cpp_too(server: Server, task: str) -> None:
+    found = []
+    for as_llama_cpp in (False, True):
+        stand_in = Planner(server)
+        stand_in.logprobs, stand_in.as_llama_cpp = True, as_llama_cpp
+        found.append((await complete(planner(server, prompt="trained"), task)).probabilities)
+    assert found[0] == found[1] and pytest.approx(max(found[1].values()), abs=1e-3) == 0.9
+
+
+def test_a_text_is_as_likely_as_the_geometric_mean_of_its_tokens() -> None:
+    tokens = [("A", {"A": math.log(0.25), "B": math.log(0.7)}), ("?", {"?": 0.0})]
+    assert find_mean_probability(tokens) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

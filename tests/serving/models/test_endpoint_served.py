@@ -79,9 +79,9 @@ async def test_vllm_answers_a_training_prompt_as_the_engine_does(
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 async def test_vllm_holds_a_chat_to_the_form_of_each_task(vllm_url: str, task: Task, structure: str) -> None:
     """The base sees the question alone, so only the form of a reply is right. By a schema a question and a plan are any
-    text, and a list may be empty."""
+    text, and a list may be empty; an answer is any line."""
     [reply] = await planner(vllm_url, "tiny", structure=structure).complete(task.name, [PROMPTS[task.name]])
-    loose = {"vllm": [], "schema": ["translate_logic", "translate_bnf", "refine", "rewrite", "decompose"]}
+    loose = {"vllm": ["read"], "schema": ["translate_logic", "translate_bnf", "refine", "rewrite", "decompose", "read"]}
     if task.name not in loose[structure]:
         is_cut_off = reply.degraded or not reply.text
         assert is_cut_off or task.parse_sound(reply.text) is not None

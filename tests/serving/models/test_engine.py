@@ -407,9 +407,10 @@ def test_an_adapter_of_some_tasks_is_taken_after_a_task_was_added(tmp_path: Path
 def test_a_damaged_or_missing_file_is_named(tmp_path: Path, toy_base: Path) -> None:
     folder = write_adapter(tmp_path / "bad", toy_base)
     weights = folder / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
-    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: has changed"):
-        Engine(toy_base, folder)
+    for damaged in (weights.read_bytes()[:-1] + b"\0", b""):
+        weights.write_bytes(damaged)
+        with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: has changed"):
+            Engine(toy_base, folder)
     weights.unlink()
     with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: is missing"):
         Engine(toy_base, folder)
@@ -425,3 +426,7 @@ def test_a_missing_base_and_one_in_another_weight_format_are_refused(tmp_path: P
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(ArtifactError, match="only safetensors are read"):
         Engine(tmp_path)
+    (tmp_path / "base.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ArtifactError, match=r"base\.gguf: a base is a folder, and this is a file") as caught:
+        Engine(tmp_path / "base.gguf")
+    assert "only safetensors are read" in str(caught.value) and "A base from a GGUF file" in str(caught.value)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from revelator.client import Client
 from revelator.errors import DeadlineExceeded, Overloaded
+from serving.home.config import ServingConfig
 from serving.http.kserve import MODEL
+from serving.models.releases import Traffic
+from serving.models.triton import TritonModels
+from serving.protocols import NoModel
 from serving.service.admission import PEER, Admission
+from serving.service.models import Models
+from serving.service.questions import Questions
+from serving.triton.host import TritonHost
 from tests.serving.service.conftest import FAST, MAX_IN_FLIGHT, WAIT, Service
 from tests.serving.service.test_http import body
 
@@ -98,6 +108,27 @@ async def test_who_is_cancelled_while_it_waits_leaves_its_turn_to_the_next():
     assert done == ["d"] and admission.in_flight == 0
     async with asyncio.timeout(1), admission.turn():
         pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_this_machine", "with_triton_elsewhere"),
+    [
+        ({}, 2 * len(os.sched_getaffinity(0)), 48),
+        ({"max_in_flight": 16}, min(16, 2 * len(os.sched_getaffinity(0))), 12),
+        ({"generator": "http://127.0.0.1:9/v1", "generator_model": "m"}, 48, 48),
+        ({"at_once": 5}, 5, 5),
+    ],
+)
+async def test_questions_that_wait_for_a_triton_server_elsewhere_are_not_counted_by_the_cores(
+    tmp_path: Path, settings: dict[str, Any], on_this_machine: int, with_triton_elsewhere: int
+):
+    config, traffic = ServingConfig(**settings), Traffic(tmp_path)
+    models = TritonModels("127.0.0.1:9")
+    host = TritonHost(tmp_path, config, traffic, models, None)
+    for where, count in ((None, on_this_machine), (host, with_triton_elsewhere)):
+        questions = Questions(config, traffic, Models(NoModel(), host.generator, None, where))
+        assert questions.admission.at_once == count
+    await models.close()
 
 
 def submit(client: Client, *questions: str) -> list[Future]:

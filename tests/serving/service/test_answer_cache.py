@@ -104,7 +104,7 @@ def test_an_index_that_was_added_to_answers_with_what_it_says_now(
     client, _ = start(own_home, config)
     assert [is_cached(client) for _ in range(2)] == [False, True]
     (documents / "towns.md").write_text("# Sarnath\n\nSarnath is a town in Vesk since 1990.\n")
-    added = CliRunner().invoke(revelator, ["index", "add", str(index), str(documents)])
+    added = CliRunner().invoke(revelator, ["index", "update", str(index), str(documents)])
     assert added.exit_code == 0, added.output
     endpoint.knowledge[QUESTION] = ["Vesk"]
     answer, leaf = ask(start(own_home, config)[0])

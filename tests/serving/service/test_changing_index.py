@@ -24,7 +24,7 @@ from serving.deploy.deploy import release_embedded_base
 from serving.home.config import ServingConfig
 from serving.home.configure import configure
 from serving.home.running import find_running_server
-from serving.retrieval import INDEX, IndexSettings, add_to_index, build_index, logical_search, remove_from_index
+from serving.retrieval import INDEX, IndexSettings, build_index, logical_search, update_index
 from serving.retrieval import retriever as following
 from tests.conftest import Endpoint
 from tests.service_thread import serve_in_thread
@@ -92,7 +92,7 @@ def search(client: Client, **options: object) -> tuple[str, set[str]]:
 
 def add(documents: Path, index: Path, name: str, text: str) -> None:
     (documents / name).write_text(f"# Red cat\n\n{text}\n")
-    add_to_index([documents], index)
+    update_index([documents], index)
 
 
 def find_removed_files(folder: Path) -> list[str]:
@@ -125,10 +125,10 @@ def test_questions_go_on_while_the_index_changes_and_each_is_answered_by_one_ver
                 assert search(client) == ("1", held["1"])
                 add(documents, index, "second.md", "A red cat is in the city.")
                 assert search(client) == ("2", held["2"]), "it is found without a restart"
-                remove_from_index(["first.md"], index)
+                update_index([], index, remove=["first.md"])
                 assert search(client) == ("3", held["3"])
                 (documents / "second.md").write_text("# Red cat\n\nThe red cat is in the house.\n")
-                add_to_index([documents / "second.md"], index)
+                update_index([documents / "second.md"], index)
                 answer, leaf = ask(client)
                 assert answer.trace.versions["retriever"] == "4"
                 assert any("in the house" in passage.text for passage in leaf.documents)
@@ -182,7 +182,7 @@ def test_a_change_that_is_killed_leaves_what_was_served(serve, ix: Path, documen
             assert search(client) == ("1", {"first.md"})
         assert search(client) == ("1", {"first.md"})
         assert INDEX.read_manifest(ix, verify=True)["version"] == 1
-        add_to_index([documents], ix)
+        update_index([documents], ix)
         assert search(client) == ("2", {"first.md", "second.md"})
 
 
@@ -287,7 +287,7 @@ def test_what_is_remembered_is_of_the_version_that_said_it(serve, ix: Path, docu
         assert [is_cached() for _ in range(2)] == [(False, "1"), (True, "1")]
         add(documents, ix, "second.md", "A red cat is in the city.")
         assert [is_cached() for _ in range(2)] == [(False, "2"), (True, "2")]
-        remove_from_index(["second.md"], ix)
+        update_index([], ix, remove=["second.md"])
         assert [is_cached() for _ in range(2)] == [(False, "3"), (True, "3")]
 
 
@@ -307,7 +307,7 @@ def test_an_index_of_a_list_of_sources_is_followed_too_and_a_passage_that_left_i
         assert find_versions() == {"papers": 1, "served": 1}
         id = next(passage.id for passage in ask(client)[1].documents if passage.id.startswith("papers:first.md"))
         assert httpx.get(page, params={"id": id}).status_code == 200
-        remove_from_index(["first.md"], papers)
+        update_index([], papers, remove=["first.md"])
         assert find_versions() == {"papers": 2, "served": 1}
         assert httpx.get(page, params={"id": id}).status_code == 404
         running = find_running_server(service.home)

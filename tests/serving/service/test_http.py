@@ -16,11 +16,12 @@ from starlette.responses import JSONResponse
 
 from revelator.channels import TOKEN
 from revelator.client import Client
+from revelator.endpoints import LOOPBACK
 from revelator.trace import Event, Trace, replay
 from serving.home.config import ServingConfig
 from serving.http.callers import Callers
 from serving.http.kserve import BODY_BYTES, MODEL
-from serving.http.protection import LOOPBACK, Protection
+from serving.http.protection import Protection
 from tests.serving.service.conftest import FAST, PLAN, QUESTION, WAIT, Service, serve_in_thread
 
 
@@ -102,6 +103,8 @@ def test_bodies_that_are_chunked_compressed_or_too_large_are_refused(page):
     assert page.post(f"{MODEL}/infer", content=chunks()).status_code == 411
     assert page.post(f"{MODEL}/infer", content=b"x", headers={"Content-Encoding": "gzip"}).status_code == 415
     assert page.post(f"{MODEL}/infer", content=b"x" * (BODY_BYTES + 1)).status_code == 413
+    refused = page.post("/v1/chat/completions", content=b"x" * (BODY_BYTES + 1))
+    assert refused.status_code == 413 and refused.json()["error"]["type"] == "invalid_request_error"
     assert page.get("/nowhere").status_code == 404
 
 

@@ -200,6 +200,21 @@ def test_a_body_is_refused_by_its_length_before_it_comes(http: httpx.Client, url
     assert said.split(b" ")[1].startswith(b"413" if length.isdecimal() and len(length) < 10 else b"4")
 
 
+@pytest.mark.parametrize("path", [INFER, "/v1/chat/completions"])
+def test_a_client_that_sends_a_refused_body_to_its_end_is_told_why(http: httpx.Client, url: str, path: str) -> None:
+    with closing(connect(url)) as connection:
+        connection.sendall(head("POST", path, url, f"Content-Length: {2 * BODY_BYTES}") + b"x" * 2 * BODY_BYTES)
+        said = listen(connection)
+    assert b" 413 " in said.splitlines()[0] and "error" in json.loads(said.partition(b"\r\n\r\n")[2])
+
+
+def test_a_refused_body_without_end_is_not_read_for_ever(http: httpx.Client, url: str) -> None:
+    with closing(connect(url)) as connection, pytest.raises(ConnectionError):
+        connection.sendall(head("POST", INFER, url, "Transfer-Encoding: chunked"))
+        while True:
+            connection.sendall(b"1\r\na\r\n" * 1_000)
+
+
 @pytest.mark.parametrize("flood", [b"X-Long: " + b"a" * 10_000_000, b"X: y\r\n" * 1_000_000], ids=["one", "many"])
 def test_headers_without_end_are_refused(http: httpx.Client, url: str, flood: bytes) -> None:
     process = psutil.Process()

@@ -284,6 +284,23 @@ async def test_the_command_shows_its_certificate_to_a_service_that_asks_for_one(
             assert (await call(client, "check", plan=PLAN))["valid"]
 
 
+def test_a_client_of_an_older_protocol_is_served_and_of_one_that_is_too_old_told_which_are_served(service):
+    accept = {"Accept": "application/json, text/event-stream"}
+    with httpx.Client(base_url=service.running.http, headers=accept, timeout=WAIT) as client:
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "one", "version": "1"}}
+        opened = client.post(PATH, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about})
+        assert '"protocolVersion":"2025-06-18"' in opened.text
+        client.headers["Mcp-Session-Id"] = opened.headers["Mcp-Session-Id"]
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        listed = client.post(PATH, json=body, headers={"MCP-Protocol-Version": "2025-06-18"})
+        assert listed.status_code == 200 and all(f'"name":"{tool}"' in listed.text for tool in TOOLS)
+        refused = client.post(PATH, json=body, headers={"MCP-Protocol-Version": "2020-01-01"})
+    error = refused.json()["error"]
+    assert refused.status_code == 400 and error["code"] == types.UNSUPPORTED_PROTOCOL_VERSION
+    assert "protocol version '2020-01-01' is not served; versions are 2024-11-05" in error["message"]
+    assert error["data"]["requested"] == "2020-01-01" and "2025-06-18" in error["data"]["supported"]
+
+
 def test_a_page_of_another_site_may_not_call_it(service):
     refused = httpx.post(f"{service.running.http}{PATH}", json={}, headers={"Origin": "https://example.org"})
     assert refused.status_code == 403 and refused.json()["error"]["code"] == "origin"
