@@ -1,4 +1,4 @@
-"""`revelator eval agent`: MLflow's own evaluation of a logged agent, with our scores as its scorers.
+"""`revelator eval run --agent`: MLflow's own evaluation of a logged agent, with our scores as its scorers.
 
 The scorers read what `serving.agent.agent` answers, and what is expected: `answers` (all wanted; none: no document
 answers the question), `spellings`, `route`, and `expected_response`, by which MLflow's own scorers go.
@@ -26,11 +26,9 @@ from revelator.config import check_config
 from revelator.endpoints import check_url
 from revelator.errors import ConfigError, ExpressionError
 from revelator.language_model import KEY_VARIABLE
-from revelator.options import AS_JSON, HOME, PATH
 from revelator.plans.language import LANGUAGES
 from revelator.scores import normalise
 from revelator.trace import join_answers
-from serving.agent.parts import AGENT
 
 if TYPE_CHECKING:
     from mlflow.genai.scorers import Scorer
@@ -88,37 +86,19 @@ class Judge:
         return judged
 
 
-@click.command()
-@click.argument("questions", type=PATH, metavar="FILE")
-@click.option("--agent", "uri", default=f"models:/{AGENT}/latest", show_default=True, help="Address of the model.")
-@click.option("--column", "columns", multiple=True, metavar="FIELD=NAME", help="FILE's name of a column; repeatable.")
-@click.option("--sample", type=click.IntRange(1), help="Only so many questions: the first by the sha256 of their id.")
-@click.option("--answer-judge", "url", metavar="URL", help="An OpenAI-compatible endpoint that judges each answer.")
-@click.option("--answer-judge-model", "model", metavar="NAME", help="The endpoint's model.")
-@HOME
-@AS_JSON
-def agent(
-    questions: Path,
+def measure_agent(
     uri: str,
-    columns: tuple[str, ...],
-    sample: int | None,
-    url: str | None,
-    model: str | None,
+    questions: Path,
+    *,
+    columns: Sequence[str] = (),
+    sample: int | None = None,
+    url: str | None = None,
+    model: str | None = None,
     home: Path,
-    as_json: bool,
+    as_json: bool = False,
 ) -> None:
-    """Evaluate a logged agent at MLflow, where each question becomes a trace with its scores.
-
-    FILE is that of `eval run --questions`. Exact match and F1 are those of `eval run`; beside them stand whether a
-    cited passage says the values, the route, and whether the plan is valid. With --answer-judge a language model says,
-    too, whether each answer is right, and how often that agrees with F1.
-
-    \b
-    Examples:
-      revelator eval agent qa.csv
-      revelator eval agent qa.csv --agent models:/revelator-agent/3 --sample 100 --json
-      revelator eval agent qa.csv --answer-judge http://127.0.0.1:11434/v1 --answer-judge-model llama3.2
-    """
+    """Lets MLflow evaluate the agent `uri` on a file of questions and answers, and prints its figures. `url` and
+    `model` name a language model that judges each answer."""
     if (url is None) != (model is None):
         where = "--answer-judge-model" if url else "--answer-judge"
         raise ConfigError("an endpoint needs an address and a model", where=where)

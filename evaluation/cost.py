@@ -387,7 +387,7 @@ def cost(
     """Calculate executors, model servers, GPUs, engine nodes, memory and dollars a day for questions and passages.
 
     Below the table stand the figures that each column rests on, and where each is from: measured, counted, assumed.
-    CONFIG.yaml replaces those that differ for you (fields: page Configuration), such as a price or what your engine
+    CONFIG.yaml replaces those that differ for you (fields: docs/configuration.md), such as a price or what your engine
     does in a second. This is a calculation, not a measurement at that load.
 
     \b

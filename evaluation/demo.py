@@ -40,7 +40,8 @@ from revelator.trace_view import print_trace
 from serving.home.running import find_running_server
 from serving.triton.installation import is_installed
 
-WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
+CONFIGS = Path(data_gen.__file__).parent / "configs"
+MIXED, WORLD_CONFIG = CONFIGS / "worlds" / "mixed.yaml", CONFIGS / "world.yaml"
 SEED = "7"
 ROWS = "40"  # a task, for the gate: about forty seconds on two cores
 ASK_SECONDS = 60.0
@@ -84,7 +85,8 @@ def list_steps(home: Path, base: str, size: int) -> list[Step]:
     world_made, built_made, index_made = (folder / "manifest.json" for folder in (world, built, index))
     adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
 
-    make_world = ("data", "world", "--size", str(size), "--seed", SEED, "--out", str(world))
+    sized = ("--size", str(size), "--seed", SEED)
+    make_world = ("data", "build", os.path.relpath(MIXED), *sized, "--out", str(world))
     build_set = ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built))
     train = ("train", "demo", "--base", base, "--set", str(built), *at_home)
     promote = ("model", "promote", "--limit", ROWS, *at_home)

@@ -1,4 +1,4 @@
-"""`revelator eval reading`: how well a reader or a language model reads, on rows of question, passage and answers.
+"""`revelator eval run --rows`: how well a reader or a language model reads, on rows of question, passage and answers.
 
 FOLDER/reading.json    written first: who reads which rows, and by which code
 FOLDER/readings.jsonl  one object for each row (`ReadRow`), appended when it has been read
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,12 @@ from rich.table import Table
 from revelator.errors import ConfigError, DataError, DeadlineExceeded, Unavailable
 
 if TYPE_CHECKING:
+    from evaluation.harness.config import GeneratorConfig
     from evaluation.metrics.bootstrap import Interval
     from revelator.reading import Reader, ReadingRow
+    from serving.models.adapters import Adapter
+    from serving.protocols import Generator
 
-FILE = click.Path(path_type=Path)
 ABOUT, READINGS = "reading.json", "readings.jsonl"
 AT_ONCE = 256  # rows that the embedded reader reads together
 LABELS = {
@@ -41,9 +43,7 @@ LABELS = {
     "tokens_in": "tokens in a row",
     "tokens_out": "tokens out a row",
 }
-OUT_HELP = (
-    "Folder that keeps each row, and goes on where it ended.  [default with --generator: runs/evaluations/NAME of FILE]"
-)
+TIMEOUT = 300.0  # seconds of one reading at an endpoint
 
 
 @dataclass(frozen=True)
@@ -87,78 +87,73 @@ class ReadRow:
 Write = Callable[[Sequence[ReadRow]], None]
 
 
-@click.command()
-@click.argument("file", type=FILE)
-@click.option("--reader", "folder", type=FILE, help="Folder of a trained reader.  [default: the one that ships]")
-@click.option("--generator", "url", metavar="URL", help="An OpenAI-compatible endpoint that reads in its place.")
-@click.option("--generator-model", "model", metavar="NAME", help="The endpoint's model.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=300.0, help="Seconds of a reading there.")
-@click.option("--dev", "only_dev", is_flag=True, help="Only the articles that the reader's training held back.")
-@click.option("--sample", type=click.IntRange(1), help="Only so many rows: the first by the sha256 of id and question.")
-@click.option("--seed", type=int, default=0, help="Another seed takes another sample.")
-@click.option("--out", type=FILE, help=OUT_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def reading(
+def measure_reader(
     file: Path,
-    folder: Path | None,
-    url: str | None,
-    model: str | None,
-    timeout: float,
-    only_dev: bool,
-    sample: int | None,
-    seed: int,
-    out: Path | None,
-    as_json: bool,
+    *,
+    folder: Path | None = None,
+    adapter: Adapter | None = None,
+    endpoint: GeneratorConfig | None = None,
+    timeout: float | None = None,
+    only_dev: bool = False,
+    sample: int | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Score a reader on FILE, JSON lines of question, passage and answers (gzipped or not).
-
-    Exact match and F1 are over the rows that have an answer, by SQuAD's rule; the area under the curve is of those
-    against the others; F1 of list items is over the exact items of list answers. Each figure has its number of rows and
-    a 95 % bootstrap interval. seen counts the rows whose question or article the reader was trained on.
-
-    With --generator, a language model reads the rows one after the other. A row that it leaves unanswered has exact
-    match and F1 0. Run the same command again to continue an interrupted measurement: only the row in flight is read
-    again. `revelator eval run evaluation/configs/gold-passages.yaml` reads the gold passages of benchmarks.
-
-    \b
-    Examples:
-      revelator eval reading runs/reading/squad2_dev.jsonl.gz --json
-      revelator eval reading runs/reading/squad2_dev.jsonl.gz --reader runs/readers/mine --dev --json
-      revelator eval reading runs/reading/squad2_dev.jsonl.gz --generator http://127.0.0.1:8090/v1 \\
-        --generator-model qwen --sample 200 --seed 1 --out runs/evaluations/qwen-reads
-    """
+    """Lets the reader in `folder` (the one that ships without it), a revelator's adapter or a language model read the
+    rows of `file`, and prints its figures. `only_dev` leaves the rows of the articles that the reader's training held
+    back."""
     from evaluation.rows import take_sample
     from evaluation.seen import SeenCount, TrainedModel, find_seen
-    from revelator.artifact import EMBEDDED_READER
-    from revelator.files import sha256_folder, sha256_text
+    from revelator.artifact import EMBEDDED_READER, find_base, require_task
+    from revelator.files import sha256_file, sha256_folder, sha256_text
+    from revelator.folders import MANIFEST
     from revelator.reading import load_rows
+    from serving.models.adapters import open_engine
+    from serving.models.generators import EndpointGenerator
     from serving.models.reader import load_reader
     from training.reading_examples import is_dev
 
-    if (url is None) != (model is None):
-        raise ConfigError("an endpoint needs --generator and --generator-model", where="--generator")
-    if url and folder:
+    if folder and (endpoint or adapter):
         raise ConfigError("one of them reads: leave --reader or --generator out", where="--reader")
     rows = [row for row in load_rows(file) if not only_dev or is_dev(row)]
     if not rows:
         raise DataError("no row is left", where=str(file), hint="leave --dev out, or give rows of more articles")
-    rows = take_sample(rows, sample, seed, lambda row: row.id + row.question)
-    if url and model:
-        trained = TrainedModel.make_unknown(model)
+    rows = take_sample(rows, sample, seed or 0, lambda row: row.id + row.question)
+    timeout = timeout or TIMEOUT
+    if endpoint:
+        trained = TrainedModel.make_unknown(endpoint.model)
         out = out or Path("runs") / "evaluations" / file.name.partition(".")[0]
-        about: dict[str, Any] = {"reader": f"{model} at {url}", "timeout": timeout}
+        about: dict[str, Any] = {"reader": f"{endpoint.model} at {endpoint.url}", "timeout": timeout}
+    elif adapter:
+        require_task("read", find_base(adapter.base_name), adapter.folder)
+        trained = TrainedModel.read_revelator(adapter.folder, adapter.base_name)
+        made = sha256_file(adapter.folder / MANIFEST) if adapter.folder else ""
+        about = {
+            "reader": f"revelator {adapter.folder or 'base'}",
+            "base": adapter.base_name,
+            "manifest (sha256)": made,
+        }
     else:
         trained, folder = TrainedModel.read_reader(folder), folder or EMBEDDED_READER
         about = {"reader": trained.name, "reader (sha256)": sha256_text(json.dumps(sha256_folder(folder)))}
     with ExitStack() as stack:
         readings, write = open_measurement(rows, about, out, stack)
         left = rows[len(readings) :]
-        if url and model:
-            asyncio.run(read_at_endpoint(left, url, model, timeout, write))
+        if endpoint:
+            language_model = EndpointGenerator(endpoint.url, endpoint.model, timeout=timeout)
+            asyncio.run(read_one_by_one(left, language_model, write, language_model.close))
+        elif adapter and left:
+            from serving.models.local import LocalRevelator
+            from serving.models.revelator_reader import RevelatorReader
+
+            local = LocalRevelator(open_engine(adapter))
+            stack.callback(local.close)
+            asyncio.run(read_one_by_one(left, RevelatorReader(local), write))
         elif left:
             assert folder is not None
             read_here(left, load_reader(folder), write)
-    figures = measure_readings(readings, is_language_model=bool(url))
+    figures = measure_readings(readings, is_language_model=bool(endpoint or adapter))
     seen = SeenCount.of((find_seen([trained], [r.question], [r.title]) for r in rows), trained.fingerprints.unknown)
     if as_json:
         click.echo(json.dumps({"reader": about["reader"], "n": len(rows), "figures": figures} | seen.to_json()))
@@ -219,22 +214,23 @@ def read_here(rows: Sequence[ReadingRow], reader: Reader, write: Write) -> None:
         write([ReadRow.score(row, found.answers, found.probability, seconds=took) for row, found in pairs])
 
 
-async def read_at_endpoint(rows: Sequence[ReadingRow], url: str, model: str, seconds: float, write: Write) -> None:
-    """Lets a language model read every row, one after the other; `seconds` is the timeout of one. A row that it refuses
-    or that takes too long stays unanswered. Raises Unavailable when the endpoint is down."""
+async def read_one_by_one(
+    rows: Sequence[ReadingRow], generator: Generator, write: Write, close: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Lets a language model read every row, one after the other. A row that it refuses or that takes too long stays
+    unanswered. Raises Unavailable when its endpoint is down."""
+    from revelator.errors import InvalidRequest
     from revelator.language_model import RefusedError
     from revelator.trace import Passage
-    from serving.models.generators import EndpointGenerator
     from serving.protocols import GenerateRequest, Reading
 
-    generator = EndpointGenerator(url, model, timeout=seconds)
     try:
         for row in rows:
             began = time.perf_counter()
             passage = Passage(row.id, row.title, row.passage)
             try:
                 found = await generator.answer(GenerateRequest("read", row.question, (passage,)))
-            except (DeadlineExceeded, RefusedError) as error:
+            except (DeadlineExceeded, InvalidRequest, RefusedError) as error:
                 found = Reading("", (), reason=str(error))
             took = time.perf_counter() - began
             spent = {"seconds": took, "tokens_in": found.tokens_in, "tokens_out": found.tokens_out}
@@ -244,7 +240,8 @@ async def read_at_endpoint(rows: Sequence[ReadingRow], url: str, model: str, sec
         hint = f"{error.hint or 'mend it'}; what was read is kept, and the same command goes on"
         raise Unavailable(error.message, where=error.where, hint=hint) from error
     finally:
-        await generator.close()
+        if close:
+            await close()
 
 
 def measure_readings(readings: Sequence[ReadRow], *, is_language_model: bool) -> dict[str, dict[str, float]]:

@@ -28,8 +28,9 @@ from evaluation.seen import SeenCount, TrainedModel, find_seen
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import digest_code, sha256_file, sha256_text, write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
-from revelator.scores import normalise, roc_auc
-from revelator.tasks import TASKS, Task
+from revelator.scores import NO_ANSWER, normalise, roc_auc, score_answer
+from revelator.tasks import TASKS, ReadAnswer, Task
+from revelator.tasks.task import UNANSWERABLE
 from serving.models.adapters import Adapter, open_engine
 from serving.protocols import Completion, Decoding
 
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from serving.models.engine import Engine
 
 BATCH = 32
+READ = TASKS["read"]
+READING_SCORES = ("f1", "em", "answerable")
 
 
 def _name_deciding_score(task: Task) -> str:
     if task.language:
         return PLAN_MEASURES[task.language.name].deciding
-    return "accuracy" if task.labels else "equal"
+    return "accuracy" if task.labels else "f1" if task is READ else "equal"
 
 
 ANSWERS = "answers"  # of questions that are asked end to end
@@ -54,7 +57,7 @@ DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()} | 
 
 @dataclass(frozen=True)
 class GradedRow:
-    """One row of a set, what the model wrote for it, and `scores` of 0 or 1 by name; `probability` is that of the
+    """One row of a set, what the model wrote for it, and `scores` in [0, 1] by name; `probability` is that of the
     task's first label."""
 
     id: str
@@ -72,8 +75,9 @@ class TaskScore:
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
-    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`. answers: `f1` and `em`.
-    refusals: `refused`, no answer was given.
+    read: `f1` and `em` of the answer, a list's items joined, by HotpotQA's rule; `answerable`, it is told right whether
+    the passages answer. translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`.
+    answers: `f1` and `em`. refusals: `refused`, no answer was given.
     """
 
     task: str
@@ -120,7 +124,7 @@ def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | Non
     return sample_rows(rows, limit or len(rows))
 
 
-def score_row(row: Row, output: str) -> dict[str, bool]:
+def score_row(row: Row, output: str) -> Mapping[str, float]:
     """Scores the output for one row. The names of the scores are the same for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
@@ -131,8 +135,17 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
     try:
         written = task.parse(output)
     except TaskOutputError:
-        return {"equal": False}
+        return dict.fromkeys(READING_SCORES if task is READ else ("equal",), 0.0)
+    if task is READ:
+        return _score_answer(written, task.parse(gold))
     return {"equal": _normalise_parts(written) == _normalise_parts(gold)}
+
+
+def _score_answer(written: ReadAnswer, gold: ReadAnswer) -> dict[str, float]:
+    texts = [", ".join(one.answers) or one.verdict.replace(UNANSWERABLE, NO_ANSWER) for one in (written, gold)]
+    score = score_answer(texts[0], texts[1:], rule="hotpotqa")
+    is_told = (written.verdict == UNANSWERABLE) == (gold.verdict == UNANSWERABLE)
+    return dict(zip(READING_SCORES, (score.f1, score.em, float(is_told)), strict=True))
 
 
 def _normalise_parts(value: str | list[str]) -> list[str]:

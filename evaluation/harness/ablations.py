@@ -32,6 +32,7 @@ AFFECTS = {  # strategies and baselines for which a switch changes anything
     "select": ("auto", "single", "compound", "compile", "atomic", "iterate"),
     "own_words": ("auto", "single", "compound", "compile", "iterate"),
     "conditions": ("auto", "compound", "compile", "atomic"),
+    "part_names": ("auto", "compound", "compile"),
     "operators": ("logic", "logical ranking"),
 }
 SERVED = ("route",)  # what can be switched from outside a running server

@@ -28,8 +28,8 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.fingerprints import normalise
 from revelator.rows import SET, stream_rows
-from serving.retrieval.build import build_index
 from serving.retrieval.index_folder import IndexSettings, Kind
+from serving.retrieval.indexing import build_index
 
 NO_QUESTIONS_HINT = "see split, kinds, dev_of and sample"
 # Values of a run's `index` that stand for an index of the questions' own passages.

@@ -37,6 +37,7 @@ class OwnColumns(Strict):
     titles: str = "titles"
     plan: str = "plan"
     route: str = "route"
+    kind: str = "kind"
 
 
 class BenchmarkConfig(Strict):
@@ -148,6 +149,7 @@ class AblationConfig(Strict):
     * `read_as`: the folder of another run; plain retrieval reads as many documents as that run read for the same
       question, at least one.
     * `own_words`, `conditions`: a rule over words of the file of sources is left out.
+    * `part_names`: the question's words name no part of a comparison.
     * `sources`: the sources that are kept (AtomR, table 4). `select`: who selects among them. `operators`: those of
       logical queries (ITLR, table 2).
     """
@@ -162,6 +164,7 @@ class AblationConfig(Strict):
     operators: Operators | None = None
     own_words: Literal[False] | None = None
     conditions: Literal[False] | None = None
+    part_names: Literal[False] | None = None
 
     def list_source_settings(self) -> dict[str, Any]:
         """Those that change a setting of the file of sources."""
@@ -182,8 +185,9 @@ class GeneratorConfig(Strict):
 
 class RunConfig(Strict):
     """One run. Without `url`, everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
-    its base, or the endpoint `planner` in its place; `index`; and the embedded reader or `generator`. With `url`, the
-    run asks a running service by its executor; baselines and bounds are measured in this process alone.
+    its base, or the endpoint `planner` in its place; `index`; and the embedded reader, who plans (`generator:
+    revelator`), or the language model `generator`. With `url`, the run asks a running service by its executor;
+    baselines and bounds are measured in this process alone.
     `judge` says who judges documents: `embedded` (the adapter; beside a planner the base, where no adapter is named),
     `none`, or an endpoint.
 
@@ -206,7 +210,7 @@ class RunConfig(Strict):
     base: str = ""
     decoding: Decoding = "beams"
     threads: Count | None = None
-    generator: GeneratorConfig | None = None
+    generator: GeneratorConfig | Literal["revelator"] | None = None
     own_knowledge: bool = False
     planner: PlannerConfig | None = None
     judge: JudgeSetting = "embedded"
@@ -224,9 +228,14 @@ class RunConfig(Strict):
             raise ValueError(f"{' and '.join(RANKED)} are for a system that is a ranking, and a ranking for them")
         if ranking and ranking.labels == "model" and benchmark.format != "itlr":
             raise ValueError("labels: model is for itlr; other documents have labels")
-        if ranking and ranking.way == "bright" and not self.generator:
+        if ranking and ranking.way == "bright" and not self.writer:
             raise ValueError("bright prompts a language model: name a generator")
         return self
+
+    @property
+    def writer(self) -> GeneratorConfig | None:
+        """The language model that reads, and may write, too."""
+        return self.generator if isinstance(self.generator, GeneratorConfig) else None
 
 
 class _Runs(RootModel[dict[RunName, RunConfig]]):

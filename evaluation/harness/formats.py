@@ -142,7 +142,7 @@ def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
 
 
 def _annotate_blend(row: dict[str, Any], file: str) -> BenchmarkQuestion:
-    """BlendQA (Xin et al. 2024): `question`, `answer`, perhaps `answer_aliases` and the `plan` of `data world --blend`.
+    """BlendQA (Xin et al. 2024): `question`, `answer`, perhaps `answer_aliases` and the `plan` of a world's `blend`.
     The pair of sources is in `type`, or in the name of the file ("kg-web_132.jsonl")."""
     aliases = row.get("answer_aliases") or row.get("aliases") or []
     kind = str(row.get("type") or re.split(r"[_.]", file)[0])
@@ -198,9 +198,9 @@ def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
 def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator[BenchmarkQuestion]:
     """Questions of one's own: CSV, TSV, JSON lines or parquet with `question` and `answer`, and perhaps `also` (other
     spellings of the answer; of several answers one for each, or nothing), `titles` (of the passages that hold the
-    answer), `plan` and `route`. Several values are a list, or one text with `|` between them; of answers all are
-    wanted. An empty `answer` says that no document answers the question. Raises DataError that names the line, or the
-    columns where one is missing; also for one question with two different answers."""
+    answer), `plan`, `route` and `kind`. Several values are a list, or one text with `|` between them; of answers all
+    are wanted. An empty `answer` says that no document answers the question. Raises DataError that names the line, or
+    the columns where one is missing; also for one question with two different answers."""
     names = columns or OwnColumns()
     known: dict[str, tuple[str, ...]] = {}  # answers by question
 
@@ -212,7 +212,7 @@ def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator
         if known.setdefault(asked, answers) != answers:
             hint = "one row for a question: `|` between several answers, other spellings in the column `also`"
             raise DataError(f"the question was asked before, with another answer: {asked!r:.80}; {hint}")
-        plan, route = (str(row.get(name) or "").strip() for name in (names.plan, names.route))
+        plan, route, kind = (str(row.get(name) or "").strip() for name in (names.plan, names.route, names.kind))
         try:
             expression = render(parse(plan)) if plan else ""
         except ExpressionError as error:
@@ -221,7 +221,7 @@ def read_own_questions(path: str, columns: OwnColumns | None = None) -> Iterator
         spellings = _list_spellings(row.get(names.also), len(answers))
         identity = fields.make_id(row, "own", asked, "id")
         gold = AnnotatedQuestion(identity, "own", "", "", asked, route, expression, answers=answers, passages=passages)
-        return BenchmarkQuestion(gold, spellings=spellings)
+        return BenchmarkQuestion(gold, kind, spellings)
 
     return _make_row_reader(annotate)(path)
 

@@ -16,7 +16,7 @@ from evaluation.metrics.retrieval import score_titles
 from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.scores import score_answer, score_list_answer
-from revelator.tasks import TASKS
+from revelator.tasks import PLANNING
 from revelator.trace import Trace, join_answers
 
 CUTOFFS = (2, 5, 10)
@@ -140,7 +140,7 @@ def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collecti
     calls: dict[str, int] = {}
     for call in (call for node in trace.nodes for call in node.list_calls()):
         task = call["task"]
-        if task in TASKS and "tokens_in" in call and task not in switched_off:  # what failed has no tokens
+        if task in PLANNING and "tokens_in" in call and task not in switched_off:  # what failed has no tokens
             calls[task] = calls.get(task, 0) + call["count"]
     usage = trace.usage
     return Cost(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
 
+from data_gen.questions import AnnotatedQuestion
 from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation, has_gold
 from evaluation.harness.benchmarks import (
@@ -38,13 +40,16 @@ from evaluation.harness.systems import Ask, SharedModels, open_generator, open_r
 from evaluation.harness.trained_models import list_compared_models, list_models
 from evaluation.rows import append_rows, lock_folder
 from evaluation.seen import TrainedModel, find_seen, find_seen_question, leave_out_seen, list_unknown
+from revelator.cluster import Engine, work_here
 from revelator.errors import ConfigError, DataError, RevelatorError, ServingError, Unavailable
 from revelator.files import sha256_file
 from revelator.trace import Trace
 from serving import latency
+from serving.protocols import NoModel
 from serving.retrieval.logical_search import Operators
 
 COMPILES = ("auto", "compile")
+SHARD = 4  # questions of a shard, for each that a worker asks at a time
 TEST = "test"  # the split of a data set in BEIR's form, unless another is named
 
 
@@ -154,10 +159,11 @@ def run_questions(
     folder: Path,
     progress: Progress,
     shared: SharedModels | None = None,
+    engine: Engine = work_here,
 ) -> None:
-    """Asks every question that has no row in `folder` yet. Raises Unavailable or ServingError when a service is down or
-    refuses: the rows so far are kept, and the same call continues. Raises ConfigError while another process writes into
-    `folder`."""
+    """Asks every question that has no row in `folder` yet; on a cluster in shards, by the `engine`. Raises Unavailable
+    or ServingError when a service is down or refuses: the rows so far are kept, and the same call continues. Raises
+    ConfigError while another process writes into `folder`."""
     with lock_folder(folder), latency.use_tuned_collector():
         done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
@@ -175,7 +181,11 @@ def run_questions(
             for question in todo:
                 write(score_prediction(start_row(question, benchmark), question, benchmark, predicted[question.id]))
         elif todo:
-            asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
+            with _tell_what_is_kept():
+                if engine is work_here:
+                    asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
+                else:
+                    _ask_in_shards(engine, config, benchmark, todo, write)
 
 
 def rank_pending_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:
@@ -195,11 +205,20 @@ async def _ask_about_cases(
     """The cases with the labels or the queries that the revelator gives, or the reasoning of the language model."""
     async with AsyncExitStack() as stack:
         if ranking.way == "bright":
-            cases = await reason_about_cases(cases, open_generator(config, stack))
+            cases = await reason_about_cases(cases, open_generator(config, NoModel(), stack))
         if needs_revelator(config):
             revelator = open_revelator(config, stack, SharedModels())
         judged = await judge_cases(cases, texts, revelator) if ranking.labels == "model" else cases
         return await translate_cases(judged, revelator) if needs_translation(config) else [*judged]
+
+
+@contextmanager
+def _tell_what_is_kept() -> Iterator[None]:
+    try:
+        yield
+    except ServingError as error:
+        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
+        raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
 async def _open_and_ask(
@@ -210,27 +229,78 @@ async def _open_and_ask(
     shared: SharedModels | None,
 ) -> None:
     """Asks the questions, `concurrency` at a time. Scores each as soon as it ends, and calls `write` with its row."""
-    name, baseline = config.system.name, bool(config.system.baseline)
-    scoring: dict[str, Any] = {
-        "compiles_plans": BASELINES[name].compiles if baseline else name in COMPILES,
-        "sequential": baseline and BASELINES[name].compiles,
-        "switched_off": [t for t in ("relevance", "end", "refine", "route") if getattr(config.ablation, t) is not None],
-    }
 
     def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
-        row = start_row(question, benchmark)
-        if isinstance(outcome, RevelatorError):
-            write(replace(row, status="error", error=f"{type(outcome).__name__}: {outcome.message}"))
-        else:
-            write(score_trace(row, question, benchmark, outcome, **scoring))
+        write(_score(config, benchmark, question, outcome))
 
-    golds = {question.gold.question: question.gold for question in todo}
-    try:
-        async with open_system(config, shared, golds) as ask:
-            await ask_each(ask, todo, report, config.concurrency)
-    except ServingError as error:
-        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
-        raise type(error)(error.message, where=error.where, hint=hint) from error
+    async with open_system(config, shared, _list_golds(todo)) as ask:
+        await ask_each(ask, todo, report, config.concurrency)
+
+
+def _list_golds(questions: Iterable[BenchmarkQuestion]) -> dict[str, AnnotatedQuestion]:
+    return {question.gold.question: question.gold for question in questions}
+
+
+def _score(
+    config: RunConfig, benchmark: Benchmark, question: BenchmarkQuestion, outcome: Trace | RevelatorError
+) -> QuestionRow:
+    row, name, baseline = start_row(question, benchmark), config.system.name, bool(config.system.baseline)
+    if isinstance(outcome, RevelatorError):
+        return replace(row, status="error", error=f"{type(outcome).__name__}: {outcome.message}")
+    return score_trace(
+        row,
+        question,
+        benchmark,
+        outcome,
+        compiles_plans=BASELINES[name].compiles if baseline else name in COMPILES,
+        sequential=baseline and BASELINES[name].compiles,
+        switched_off=[t for t in ("relevance", "end", "refine", "route") if getattr(config.ablation, t) is not None],
+    )
+
+
+def _ask_in_shards(
+    engine: Engine,
+    config: RunConfig,
+    benchmark: Benchmark,
+    todo: Sequence[BenchmarkQuestion],
+    write: Callable[[QuestionRow], None],
+) -> None:
+    """Asks the questions on a cluster, shard by shard, and calls `write` with the rows, in the questions' order."""
+    size = SHARD * config.concurrency
+    shards = [todo[first : first + size] for first in range(0, len(todo), size)]
+    asker = ShardAsker(config, replace(benchmark, questions=(), all_questions=(), seen={}), _list_golds(todo))
+    for rows, error in engine(asker, shards):
+        for row in rows:
+            write(row)
+        if error:
+            raise error
+
+
+class ShardAsker:
+    """Asks shards of questions. The first one opens the system, which stays open as long as the process."""
+
+    def __init__(self, config: RunConfig, benchmark: Benchmark, golds: dict[str, AnnotatedQuestion]) -> None:
+        self._config, self._benchmark, self._golds = config, benchmark, golds
+
+    @cached_property
+    def _opened(self) -> tuple[asyncio.Runner, Ask, AsyncExitStack]:
+        runner, stack = asyncio.Runner(), AsyncExitStack()
+        return runner, runner.run(stack.enter_async_context(open_system(self._config, golds=self._golds))), stack
+
+    def __call__(self, shard: Sequence[BenchmarkQuestion]) -> tuple[list[QuestionRow], ServingError | None]:
+        """The rows in the order of the questions; where a service is down, those before, and its error."""
+        rows: dict[str, QuestionRow] = {}
+
+        def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
+            rows[question.id] = _score(self._config, self._benchmark, question, outcome)
+
+        runner, ask, _ = self._opened
+        fault = None
+        try:
+            runner.run(ask_each(ask, shard, report, self._config.concurrency))
+        except ServingError as error:
+            fault = error
+        return [rows[question.id] for question in shard if question.id in rows], fault
 
 
 async def ask_each(

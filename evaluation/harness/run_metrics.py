@@ -15,7 +15,7 @@ from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, R
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.seen import SeenCount
 from revelator.files import sha256_file, write_json
-from revelator.tasks import TASKS
+from revelator.tasks import PLANNING
 from revelator.trace import Trace
 
 ANSWERS = {"em": "exact match", "acc": "accuracy", "f1": "F1"}
@@ -154,10 +154,8 @@ def measure_parts(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
     found = {part: dict.fromkeys(PART_COSTS, 0.0) for part in PARTS}
     for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
         task = call["task"]
-        name = (
-            "search" if task.startswith("search") else task if task in PARTS else "plan" if task in TASKS else "reader"
-        )
-        part = found[name]
+        name = "search" if task.startswith("search") else "plan" if task in PLANNING else "reader"
+        part = found[task if task in PARTS else name]
         part["calls"] += call["count"] / len(traces)
         part["seconds"] += call["ms"] / 1000 / len(traces)
         for tokens in ("tokens_in", "tokens_out"):

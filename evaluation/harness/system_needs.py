@@ -25,6 +25,8 @@ def needs_translation(config: RunConfig) -> bool:
 def needs_revelator(config: RunConfig) -> bool:
     if config.system.ranking:
         return needs_translation(config) or config.system.ranking.labels == "model"
+    if config.generator == "revelator":
+        return True
     return BASELINES[config.system.name].revelator if config.system.baseline else needs_index(config)
 
 
@@ -73,14 +75,15 @@ def check_system(config: RunConfig) -> None:
         raise ConfigError(
             "no sources are named", where=f"ablation.{switches[0]}", hint="name their file: sources: sources.yaml"
         )
-    if config.generator is None and config.own_knowledge:
+    if config.writer is None and config.own_knowledge:
         raise ConfigError("the embedded reader writes no answers", where="own_knowledge", hint="name a `generator`")
     if config.ablation.relevance is False and isinstance(config.judge, JudgeConfig):
         hint = "leave out one of the two"
         raise ConfigError(f"{config.judge} judges, and nobody is to", where="ablation.relevance", hint=hint)
     if needs_index(config) and not config.index:
         raise ConfigError("which index is searched?", where="index", hint="revelator index build FILES --out DIR")
-    if system.baseline and BASELINES[name].writes and config.generator is None:
+    writes = BASELINES[name].writes if system.baseline else system.ranking and system.ranking.way == "bright"
+    if writes and config.writer is None:
         hint = "generator: {url: http://127.0.0.1:8000/v1, model: NAME}"
         raise ConfigError(
             f"{name} prompts a language model, and the embedded reader is none", where="generator", hint=hint

@@ -32,7 +32,9 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
 
 
 def name_generator(config: RunConfig) -> str:
-    return f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
+    if config.writer:
+        return f"{config.writer.model} at {config.writer.url}"
+    return "revelator" if config.generator else "embedded"
 
 
 def describe_planner(config: RunConfig) -> dict[str, str]:
@@ -42,6 +44,8 @@ def describe_planner(config: RunConfig) -> dict[str, str]:
     found = find_adapter(config.adapter, Path(config.home))
     if config.sources and (config.ablation.select or read_sources(Path(config.sources)).select) == "revelator":
         require_task("select", find_base(config.base or found.base_name), found.folder)
+    if config.generator == "revelator":
+        require_task("read", find_base(config.base or found.base_name), found.folder)
     version = str(found.version.version) if found.version else "" if found.folder else "base"
     made = sha256_file(found.folder / "manifest.json") if found.folder else ""
     return {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}

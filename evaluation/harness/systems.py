@@ -36,7 +36,6 @@ from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.executor.judges import JudgeSetting, ListwiseJudge, open_judge
-from serving.executor.trees import NoModel
 from serving.knowledge.config import open_sources
 from serving.knowledge.sources import Sources
 from serving.models.adapters import find_adapter
@@ -44,7 +43,8 @@ from serving.models.answerability import WeighedGenerator
 from serving.models.embedded import EmbeddedGenerator
 from serving.models.endpoint_revelator import EndpointRevelator, PlannerConfig
 from serving.models.generators import EndpointGenerator
-from serving.protocols import Generator, Judge, Retriever, Revelator, Writing
+from serving.models.revelator_reader import RevelatorReader
+from serving.protocols import Generator, Judge, NoModel, Retriever, Revelator, Writing
 from serving.retrieval import LocalRetriever
 from serving.retrieval.logical_search import LogicalSettings
 from serving.retrieval.places import open_index, read_address
@@ -141,10 +141,12 @@ def _open_services(
         judging = _open_adapter(config, stack, shared)
     judge = _open_judge(setting, judging, stack, config.timeout)
     ablated = AblatedRevelator(revelator, config.ablation, golds.values())
-    return ablated, retriever, open_generator(config, stack), judge
+    return ablated, retriever, open_generator(config, revelator, stack), judge
 
 
-def open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
+def open_generator(config: RunConfig, revelator: Revelator, stack: AsyncExitStack) -> Generator:
+    if config.generator == "revelator":
+        return RevelatorReader(revelator)
     if config.generator is None:
         return EmbeddedGenerator()
     endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.timeout)
@@ -189,7 +191,7 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
     revelator, retriever, generator, judge = services
     sources = Sources.of_index(retriever)
     if config.sources:
-        writer = generator if config.generator else None
+        writer = generator if config.writer else None
         sources = open_sources(
             Path(config.sources), retriever, writer, revelator, config.ablation.list_source_settings()
         )
@@ -197,5 +199,13 @@ def _open_executor(config: RunConfig, services: Services, stack: AsyncExitStack,
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     writing = Writing(own_knowledge=config.own_knowledge)  # no text: it changes no answer
-    by_plan = bool(config.planner and config.planner.routes_by_plan)
-    return Executor(revelator, sources, generator, limits, judge=judge, writing=writing, routes_by_plan=by_plan)
+    return Executor(
+        revelator,
+        sources,
+        generator,
+        limits,
+        judge=judge,
+        writing=writing,
+        routes_by_plan=config.planner is not None,
+        names_parts=config.ablation.part_names is None,
+    )

@@ -27,9 +27,9 @@ def _list_models(config: RunConfig) -> Iterator[TrainedModel]:
         return
     if needs_revelator(config):
         yield from _list_planner_and_judge(config)
-    if config.generator and not (ranking and ranking.way != "bright"):
-        yield TrainedModel.make_unknown(f"generator {config.generator.model}")
-    elif not ranking:
+    if config.writer and not (ranking and ranking.way != "bright"):
+        yield TrainedModel.make_unknown(f"generator {config.writer.model}")
+    elif not ranking and config.generator is None:
         yield TrainedModel.read_reader()
     for encoder in _list_encoders(config):
         yield TrainedModel.make_unknown(f"encoder {encoder}")

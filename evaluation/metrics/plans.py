@@ -180,7 +180,9 @@ def _digest_leaves(plan: Expression, names: Sequence[str]) -> list[str]:
     for step, bound in zip(list_steps(plan), bind(plan).steps, strict=True):
         if isinstance(step, Operation):
             named = sorted(digests[number - 1] for number in step.references)
-            said, used = f"{step.name} {named} {step.condition}", tuple(bound.parts)
+            compared = [digests[number - 1] for number in step.condition.steps] if step.condition else []
+            condition = step.condition and (step.condition.sign, *(compared or [step.condition.value]))
+            said, used = f"{step.name} {named} {condition}", tuple(bound.parts)
         else:
             said = str(sorted(name for name in names if find_mention(name, step.text)))
             used = tuple(bound.sources.values())

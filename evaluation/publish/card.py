@@ -24,9 +24,9 @@ from training.export import write_data_card
 CARD = "README.md"
 CONFIG = "config.yaml"  # of the training, in an adapter's folder
 VERDICT = "verdict.json"  # of a promotion's run
-Kind = Literal["adapter", "hf", "gguf", "ollama"]
-LIBRARIES: dict[Kind, str] = {"adapter": "peft", "hf": "transformers", "gguf": "llama.cpp", "ollama": "llama.cpp"}
-RELATIONS: dict[Kind, str] = {"adapter": "adapter", "hf": "merge", "gguf": "quantized", "ollama": "quantized"}
+Kind = Literal["adapter", "hf", "gguf", "ollama", "lora"]
+LIBRARIES = dict.fromkeys(("gguf", "ollama", "lora"), "llama.cpp") | {"adapter": "peft", "hf": "transformers"}
+RELATIONS = dict.fromkeys(("gguf", "ollama"), "quantized") | {"adapter": "adapter", "lora": "adapter", "hf": "merge"}
 ASK = """\
 # serving.yaml in the home folder says
 #   planner:
@@ -39,6 +39,7 @@ USES: dict[Kind, str] = {  # in the repository's folder
     "adapter": f"vllm serve {{base}} --enable-lora --lora-modules revelator=. --port 8080\n{ASK_HERE}",
     "hf": f"vllm serve . --served-model-name revelator --port 8080\n{ASK_HERE}",
     "gguf": f"llama-server -m revelator.gguf --port 8080\n{ASK_HERE}",
+    "lora": f"llama-server -m BASE.gguf --lora revelator-lora.gguf --port 8080  # the base as GGUF\n{ASK_HERE}",
     "ollama": f"ollama create revelator -f Modelfile.tasks\n{ASK_OLLAMA}\n"
     'ollama create plans -f Modelfile && ollama run plans "Who is older, Ada Lovelace or Alan Turing?"',
 }
@@ -145,7 +146,8 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
 
 def _describe(facts: Facts, kind: Kind, base: str, check: str) -> str:
     merged = f"{base} with a LoRA adapter merged into it"
-    whats = {"adapter": f"A LoRA adapter of {base}", "hf": merged, "gguf": f"{merged}, as GGUF"}
+    alone = f"A LoRA adapter of {base}"
+    whats = {"adapter": alone, "lora": f"{alone}, as GGUF", "hf": merged, "gguf": f"{merged}, as GGUF"}
     version = f" This is version {facts.version} of its registry." if facts.version else ""
     checked = f" Checked: {check}." if check else ""
     return (

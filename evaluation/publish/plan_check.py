@@ -128,12 +128,12 @@ def find_server(given: Path | None) -> Path:
 
 
 @contextmanager
-def serve_gguf(server: Path, file: Path) -> Iterator[str]:
-    """The address of a llama-server over `file`, once it answers. Raises ServingError with its last words if it ends
-    before."""
+def serve_gguf(server: Path, file: Path, adapter: Path | None = None) -> Iterator[str]:
+    """The address of a llama-server over `file`, with an adapter for it, once it answers. Raises ServingError with its
+    last words if it ends before."""
     port = _find_port()
     command = [str(server), "-m", str(file), "--host", "127.0.0.1", "--port", str(port), "-c", str(CONTEXT)]
-    command += ["-np", "1", "-t", str(len(os.sched_getaffinity(0)))]
+    command += ["-np", "1", "-t", str(len(os.sched_getaffinity(0))), *(["--lora", str(adapter)] if adapter else [])]
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT) as process,

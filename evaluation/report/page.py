@@ -224,14 +224,16 @@ def _build_table(title: str, note: str, runs: Sequence[LoadedRun], measures: Map
 
 
 def _build_part_table(runs: Sequence[LoadedRun]) -> Table:
-    """A row for each part of each run that was called."""
-    rows = []
+    """A row for each part of each run that was called; the note says once for each run what was seen."""
+    rows, seen = [], dict[str, SeenCount]()
     for run in runs:
         for part, costs in run.metrics.get("parts", {}).items():
             if costs["calls"]:
                 cells = [Cell(f"{costs[name]:,.{2 if costs[name] < 10 else 0}f}") for name in PART_COSTS]
-                rows.append((f"{run.name}: {PARTS[part]}", _count_questions(run), cells))
-    return Table("Cost by part", "Mean of a question, of the calls that its trace holds.", PART_COSTS, rows)
+                rows.append((f"{run.name}: {PARTS[part]}", Cell(f"{len(run.rows):,}"), cells))
+                seen[run.name] = run.seen
+    note = f"Mean of a question, of the calls that its trace holds. {'; '.join(f'{n} {s}' for n, s in seen.items())}."
+    return Table("Cost by part", note, PART_COSTS, rows)
 
 
 def _build_outcome_table(runs: Sequence[LoadedRun]) -> Table:

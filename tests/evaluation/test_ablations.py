@@ -45,7 +45,7 @@ async def test_without_relevance_every_document_is_read_as_it_was_ranked() -> No
     with_it, without = await loop(world()), await loop(toy, judge="none")
     assert {task for task, *_ in toy.calls} == {"refine", "end"}
     leaf = next(node for node in without.nodes if node.kind == "atomic")
-    assert leaf.detail["kept"] == [passage.id for passage in leaf.documents[:3]]
+    assert leaf.detail["kept"] == [passage.id for passage in leaf.documents[: Limits().kept]]
     assert without.answers == with_it.answers
 
 
@@ -84,6 +84,16 @@ async def test_with_free_decoding_a_model_writes_what_it_likes(base: Path, index
             trace = await ask("Who directed Lantern Row?")
         written.append(next(node for node in trace.nodes if node.kind == "translate").detail["attempts"][0]["output"])
     assert written[0] != written[1], "an untrained model, held to the grammar and not"
+
+
+async def test_without_names_of_its_parts_a_comparison_knows_its_value_alone() -> None:
+    plan, asked = "When did Ada come? + When did Bo come? => argmin", "Which came first, Ada or Bo?"
+    for is_named, answers in ((True, ["Ada"]), (False, [])):
+        toy = Toy({"When did Ada come?": ["1950"], "When did Bo come?": ["1960"]})
+        executor = Executor(toy, Sources.of_index(toy), toy, names_parts=is_named)
+        assert (await executor.run(asked, plan=plan)).answers == answers
+    with pytest.raises(ConfigError, match="changes nothing for iterate"):
+        check_ablation(AblationConfig(part_names=False), "iterate", served=False)
 
 
 def test_without_the_route_every_question_is_compiled(index: Path) -> None:

@@ -1,4 +1,4 @@
-"""`revelator eval agent`: MLflow's evaluation asks a logged agent, and a language model on loopback judges."""
+"""`revelator eval run --agent`: MLflow's evaluation asks a logged agent, and a language model on loopback judges."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.agent import agent, judge_plan, measure_agreement, measure_support
+from evaluation.agent import judge_plan, measure_agreement, measure_support
+from evaluation.publish.export import export
+from evaluation.run import evaluate
 from revelator import registry
 from revelator.errors import ConfigError
-from serving.commands.agent import agent as log_agent
 from serving.retrieval import build_index
 from tests.chat_server import running, says
 
@@ -38,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     (home / "velm.md").write_text(VELM)
     build_index([home / "velm.md"], home / "index")
-    call(log_agent, "base", "--index", str(home / "index"), "--home", str(home))
+    call(export, "base", "--format", "agent", "--index", str(home / "index"), "--home", str(home))
     return home
 
 
@@ -48,7 +49,7 @@ def test_scores_a_judge_and_how_far_they_agree_stand_in_one_run(home: Path, tmp_
     with running() as server:
         server.replies = [says(json.dumps({"result": True, "rationale": "it says the same"}))]
         judge = ("--answer-judge", server.url, "--answer-judge-model", "m")
-        said = call(agent, str(tmp_path / "qa.csv"), "--home", str(home), *judge)
+        said = call(evaluate, "--questions", str(tmp_path / "qa.csv"), "--agent", "--home", str(home), *judge)
     assert {request["path"] for request in server.requests} == {"/v1/chat/completions"}
     sent = json.dumps(server.requests[-1])
     assert "question" in sent and "expected_response" in sent and "sources" not in sent
@@ -66,7 +67,20 @@ def test_scores_a_judge_and_how_far_they_agree_stand_in_one_run(home: Path, tmp_
 
 def test_a_judge_needs_an_address_and_a_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="an address and a model"):
-        call(agent, str(tmp_path / "qa.csv"), "--home", str(tmp_path), "--answer-judge", "http://127.0.0.1:1/v1")
+        call(evaluate, "--questions", "qa.csv", "--agent", "--answer-judge", "http://127.0.0.1:1/v1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--questions", "qa.csv", "--agent", "--index", "ix"], "--index has no meaning with --agent"),
+        (["--questions", "qa.csv", "--answer-judge", "http://127.0.0.1:1/v1"], "add --questions FILE --agent"),
+        (["x.yaml", "--agent"], "add --questions FILE --agent"),
+    ],
+)
+def test_an_option_of_another_measurement_is_refused(arguments: list[str], said: str) -> None:
+    refused = CliRunner().invoke(evaluate, arguments)
+    assert said in f"{refused.output}{refused.exception}"
 
 
 def test_a_value_is_supported_by_a_cited_passage_that_says_it() -> None:

@@ -25,22 +25,24 @@ from revelator.rows import read_split
 from revelator.tasks import TRANSLATE_BNF
 from tests.serving.toy_model import write_adapter as write_small_adapter
 from tests.training.toy import write_adapter, write_base, write_set
-from training.gguf import CONVERTER, CONVERTER_VARIABLE
+from training.gguf import CONVERTER, CONVERTER_VARIABLE, LORA_CONVERTER, LORA_FILE
 
-RECORD = "asked.json"
+RECORD, SERVED = "asked.json", "served.json"
 # Stand in for llama.cpp: the converter records its arguments and what it was given, the server says one plan for ever.
 STAND_IN_CONVERTER = f"""#!{sys.executable}
 import json, pathlib, sys
 model, _, file, *rest = sys.argv[1:]
 given = {{path.name: path.stat().st_size for path in pathlib.Path(model).iterdir()}}
-settings = json.loads((pathlib.Path(model) / "config.json").read_text())
-record = {{"arguments": sys.argv[1:], "given": given, "dtype": settings["dtype"]}}
+settings = pathlib.Path(model) / "config.json"
+dtype = json.loads(settings.read_text())["dtype"] if settings.exists() else ""
+record = {{"arguments": sys.argv[1:], "given": given, "dtype": dtype}}
 pathlib.Path(__file__).with_name("{RECORD}").write_text(json.dumps(record))
 pathlib.Path(file).write_bytes(b"GGUF, a stand-in")
 """
 STAND_IN_SERVER = f"""#!{sys.executable}
-import json, sys
+import json, pathlib, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
+pathlib.Path(__file__).with_name("{SERVED}").write_text(json.dumps(sys.argv))
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send({{"status": "ok"}})
@@ -124,6 +126,29 @@ def test_a_converter_is_given_the_merged_model_and_ollama_a_modelfile_with_promp
     assert f'FROM ./revelator.gguf\nTEMPLATE """{before}{{{{ .Prompt }}}}{after}"""\n' in written
     assert f'PARAMETER stop "{end}"\nPARAMETER stop "\n"\n' in written
     assert 'TEMPLATE """{{ .Prompt }}"""' in (out / "Modelfile.tasks").read_text()
+
+
+def test_an_adapter_alone_is_converted_beside_its_base_and_checked_on_it(
+    adapter: Path, set_folder: Path, call: Call, tmp_path: Path
+) -> None:
+    write_program(tmp_path / LORA_CONVERTER, STAND_IN_CONVERTER)
+    write_program(tmp_path / CONVERTER, f"#!{sys.executable}\nraise SystemExit('nothing is to be merged')\n")
+    server = write_program(tmp_path / "llama-server", STAND_IN_SERVER)
+    base, out = tmp_path / "base.gguf", tmp_path / "lora"
+    base.write_bytes(b"GGUF, a stand-in")
+    given = ["--converter", tmp_path / CONVERTER, "--llama-server", server, "--check", set_folder, "--questions", 1]
+    error = call(adapter, "--format", "lora", "--out", out, *given).exception
+    assert isinstance(error, ConfigError) and "--base-gguf FILE" in str(error)
+    done = call(adapter, "--format", "lora", "--out", out, "--base-gguf", base, *given)
+    assert done.exit_code == 0 and "0 of 3 plans" in done.output, done.output
+    given_to_converter = json.loads((tmp_path / RECORD).read_text())["arguments"]
+    assert given_to_converter[0] == str(adapter)
+    assert given_to_converter[4:] == ["f16", "--base", str(adapter.parent / "base")]
+    served = json.loads((tmp_path / SERVED).read_text())
+    assert served[served.index("-m") + 1] == str(base)
+    assert Path(served[served.index("--lora") + 1]).name == LORA_FILE
+    assert GGUF.read_manifest(out, verify=True)["files"].keys() == {LORA_FILE, "README.md", "fingerprints.npz"}
+    assert f"llama-server -m BASE.gguf --lora {LORA_FILE}" in (out / "README.md").read_text()
 
 
 def test_the_converter_is_found_on_the_path_or_in_the_environment(
@@ -227,3 +252,16 @@ def test_llama_cpp_itself_converts_and_serves_the_adapters_plans_word_for_word(
     given = ["--format", "gguf", "--weights", "f32", "--check", str(set_folder), "--questions", "2"]
     done = CliRunner().invoke(export, [str(adapter), *given, "--out", str(tmp_path / "gguf")])
     assert done.exit_code == 0 and "2 of 2 plans are word for word" in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--format", "agent", "--out", "x"], "--out has no meaning with --format agent"),
+        (["--out", "x", "--index", "y"], "add --format agent"),
+        (["--format", "gguf"], "--out is needed: the folder of the gguf export"),
+    ],
+)
+def test_an_option_of_another_format_is_refused(given: list[str], said: str) -> None:
+    refused = CliRunner().invoke(export, given)
+    assert said in f"{refused.output}{refused.exception}"

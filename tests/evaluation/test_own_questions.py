@@ -12,14 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from evaluation.harness.benchmarks import open_benchmark
-from evaluation.harness.config import BenchmarkConfig, read_columns
+from evaluation.harness.config import BenchmarkConfig, OwnColumns, read_columns
 from evaluation.harness.folder import read_metrics, read_run
 from evaluation.harness.formats import read_own_questions
 from evaluation.harness.question_scores import score_answers
 from evaluation.run import evaluate, has_champion
 from revelator import registry
-from revelator.errors import ConfigError, DataError
+from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.trace import join_answers
+from serving.retrieval import build_index, update_index
 from tests.chat_server import running, says
 from tests.conftest import Endpoint
 from tests.planner_server import Planner
@@ -64,6 +65,15 @@ def test_columns_may_stand_between_semicolons(tmp_path: Path) -> None:
     assert read(path) == [("Who signs, and where?", ("Ana",), "", "", [])]
 
 
+def test_the_kind_of_a_question_is_kept(tmp_path: Path) -> None:
+    rows = [{"question": "Who?", "answer": "Ana", "kind": "table"}, {"question": "Where?", "answer": "Holm"}]
+    for form in ("csv", "jsonl", "parquet"):
+        assert [question.kind for question in read_own_questions(str(write(tmp_path, form, rows)))] == ["table", ""]
+    path = write(tmp_path, "csv", [{"question": "Who?", "answer": "Ana", "Art": "date"}])
+    [question] = read_own_questions(str(path), OwnColumns(kind="Art"))
+    assert question.kind == "date"
+
+
 def test_columns_can_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, "csv", [{"Frage": "Who?", "Antwort": "Ana", "Weg": "single"}])
     columns = {"question": "Frage", "answer": "Antwort", "route": "Weg"}
@@ -96,7 +106,7 @@ def test_a_question_with_two_answers_in_two_rows_is_refused(tmp_path: Path) -> N
 def test_a_field_that_no_column_can_be_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError) as error:
         read_columns(["ask=Frage"])
-    assert error.value.hint == "question, answer, also, titles, plan, route"
+    assert error.value.hint == "question, answer, also, titles, plan, route, kind"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +160,31 @@ def test_plain_retrieval_and_plans_are_compared(tmp_path: Path, index: Path) -> 
     assert escape(said["says"]) in page
     shown = CliRunner().invoke(evaluate, call, catch_exceptions=False).stdout
     assert said["says"] in shown and "plain" in shown and "auto" in shown
+
+
+def test_a_collection_of_milvus_is_asked_as_a_folder_is(tmp_path: Path, index: Path) -> None:
+    pytest.importorskip("milvus_lite", reason="the extra `milvus` is not installed")
+    passages, collection = index.parent / "passages.jsonl", f"milvus:{tmp_path / 'lite.db'}/lantern"
+    build_index([passages], collection)
+
+    def ask(place: Path | str, out: str) -> dict[tuple[str, str], list[Any]]:
+        call = ["--questions", str(write(tmp_path, "csv")), "--index", str(place), "--out", str(tmp_path / out)]
+        CliRunner().invoke(evaluate, [*call, "--home", str(tmp_path / "home")], catch_exceptions=False)
+        rows = {
+            (system, row["question"]): [row[name] for name in ("predictions", "retrieved", "scores")]
+            for system in ("plain", "auto")
+            for row in map(json.loads, (tmp_path / out / system / "questions.jsonl").read_text().splitlines())
+        }
+        assert len(rows) == 2 * len(ROWS)
+        return rows
+
+    assert ask(collection, "milvus") == ask(index, "folder")
+    found = read_run(tmp_path / "milvus" / "plain").index
+    assert (found["folder"], found["count"]) == (collection, 6) and found["digest"]
+    (tmp_path / "more.md").write_text("Lantern Row was shot in Port Velm.")
+    update_index([tmp_path / "more.md"], collection)
+    with pytest.raises(ArtifactError, match=r"index\.digest"):
+        ask(collection, "milvus")
 
 
 def test_a_language_model_plans_beside_the_base_on_own_questions(tmp_path: Path, index: Path) -> None:

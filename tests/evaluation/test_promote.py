@@ -9,7 +9,7 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from data_gen.commands import build as build_set
+from data_gen.commands.build import build as build_set
 from evaluation.gate.command import grade, promote, show_versions
 from evaluation.gate.questions import read_slices
 from evaluation.gate.scores import PINNED, read_pinned_rows

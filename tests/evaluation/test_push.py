@@ -120,7 +120,7 @@ def test_a_card_has_the_figures_of_the_gate_the_data_with_licences_the_base_and_
     card = json.loads(call(*given, token=None).stdout)["card"]
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["base_model"] == BASE_ID and front["library_name"] == "peft" and card.count("\n# planner\n") == 1
-    assert "| set toys | 20 | CC0-1.0 (20) |" in card
+    assert "| set toys | 22 | CC0-1.0 (22) |" in card
     assert "| translate_bnf | letters | 1 | 0.000 |" in card and "| mean |" in card
     for name in ("route", "translate_bnf"):
         assert TASKS[name].template in card

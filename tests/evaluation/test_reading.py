@@ -1,4 +1,4 @@
-"""`revelator eval reading`: a trained reader, or a language model at an endpoint, on rows for reading; what was read
+"""`revelator eval run --rows`: a trained reader, or a language model at an endpoint, on rows for reading; what was read
 before a kill is not read again."""
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.reading import READINGS, reading
+from evaluation.reading import READINGS
 from evaluation.rows import take_sample
+from evaluation.run import evaluate
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.reading import Answer, ReadingRow
 from tests.chat_server import Handler, Server, cuts, fails, running, says, write_reading
@@ -51,7 +52,7 @@ def read_question(request: dict[str, Any]) -> str:
 
 
 def call(*arguments: str) -> str:
-    return CliRunner().invoke(reading, [*arguments], catch_exceptions=False).stdout
+    return CliRunner().invoke(evaluate, ["--rows", *arguments], catch_exceptions=False).stdout
 
 
 def measure(rows: Path, server: Server, out: Path, *more: str) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def test_what_was_read_before_a_kill_is_not_read_again(rows: Path, tmp_path: Pat
     with running() as server:
         server.replies = [knows, holds]
         named = ["--generator", server.url, "--generator-model", "m", "--out", str(tmp_path / "out")]
-        command = [str(PROGRAM), "eval", "reading", str(rows), *named]
+        command = [str(PROGRAM), "eval", "run", "--rows", str(rows), *named]
         process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
         try:
             assert second.wait(240)
@@ -202,3 +203,10 @@ def test_an_endpoint_without_a_model_and_two_readers_are_refused(rows: Path) -> 
             call(str(rows), *arguments)
     with pytest.raises(ConfigError, match="one of them reads"):
         call(str(rows), "--reader", "x", "--generator", "http://127.0.0.1:9/v1", "--generator-model", "m")
+
+
+def test_an_option_without_a_meaning_for_rows_and_one_without_rows_are_refused(rows: Path) -> None:
+    asked = CliRunner().invoke(evaluate, ["--rows", str(rows), "--planner", "http://127.0.0.1:9/v1"])
+    assert asked.exit_code == 2 and "--planner has no meaning with --rows" in asked.stderr
+    with pytest.raises(ConfigError, match="belong to --rows"):
+        CliRunner().invoke(evaluate, ["x.yaml", "--dev"], catch_exceptions=False)

@@ -204,6 +204,8 @@ def test_the_page_says_at_the_top_what_follows_and_marks_the_best(made: Path, ru
     assert {mark for _, mark in _list_marks(difference, "f1")} == {"worse"}
     relevance = next(cells for system, _, cells in parts.rows if system == "auto: relevance")
     assert [cell.value for cell in relevance][-1] == "0.75" and "direct" not in {row[0][:6] for row in parts.rows}
+    assert {str(count) for _, count, _ in parts.rows} == {"24"}
+    assert parts.note.endswith(f"auto {auto.seen}; {rag.name} {rag.seen}."), "once for each system, not in each row"
 
 
 def test_groups_and_routes_are_tables_with_a_row_for_each_run(runs: list[Path]) -> None:

@@ -26,11 +26,14 @@ class Recited:
         rest = 0.1 / (len(labels) - 1)
         return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
 
+    def find_probabilities(self, prompts: Sequence[str], output: str, *_: object) -> list[float]:
+        return [float(self.answers[prompt] == output) for prompt in prompts]
+
     def generate(self, prompts: Sequence[str], *_: object) -> list[GeneratedText]:
         return [GeneratedText(self.answers[prompt], 1) for prompt in prompts]
 
     def search_beams(self, prompts: Sequence[str], *_: object) -> list[list[GeneratedText]]:
-        return [[GeneratedText(self.answers[prompt], 1)] for prompt in prompts]
+        return [[GeneratedText(self.answers[prompt], 1, probability=1.0)] for prompt in prompts]
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(prompt) for prompt in prompts]
@@ -59,7 +62,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Row
     written = [row for row in rows if not TASKS[row.task].labels]
     scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
-        ("decompose", "refine", "rewrite", "translate_art", "translate_bnf", "translate_logic"), 0
+        ("decompose", "read", "refine", "rewrite", "translate_art", "translate_bnf", "translate_logic"), 0
     )
 
 
@@ -111,3 +114,22 @@ def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: 
     row = next(row for row in rows if row.task == "decompose")
     turned = json.dumps([part.upper() for part in reversed(json.loads(row.gold))])
     assert score(Recited({row.prompt: turned}), [row])["decompose"].scores == {"equal": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "expected"),
+    [
+        ("Una Vard", "the Una Vard", {"f1": 1, "em": 1, "answerable": 1}),
+        ("Una Vard", "Una", {"f1": pytest.approx(2 / 3), "em": 0, "answerable": 1}),
+        ("Una Vard", "unanswerable", {"f1": 0, "em": 0, "answerable": 0}),
+        ("no", "no answer", {"f1": 0, "em": 0, "answerable": 1}),
+        ("unanswerable", "unanswerable", {"f1": 1, "em": 1, "answerable": 1}),
+        ("unanswerable", "Una", {"f1": 0, "em": 0, "answerable": 0}),
+        ('["Una", "Orn"]', '["Una", "Orn"]', {"f1": 1, "em": 1, "answerable": 1}),
+        ('["Una", "Orn"]', '["Una"', {"f1": 0, "em": 0, "answerable": 0}),
+    ],
+)
+def test_what_is_read_is_scored_by_its_words_and_by_whether_there_is_an_answer(
+    gold: str, text: str, expected: dict[str, float]
+) -> None:
+    assert score_row(toy_row(task="read", gold=json.dumps(gold)), text) == expected

@@ -16,7 +16,6 @@ from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedSte
 from evaluation.harness.config import RunConfig
 from evaluation.harness.folder import QUESTIONS, read_metrics, read_questions, read_run
 from evaluation.harness.trained_models import list_models
-from evaluation.reading import reading
 from evaluation.report.command import report
 from evaluation.report.runs import conclude, load_run_folders
 from evaluation.run import evaluate
@@ -251,8 +250,8 @@ def test_rows_of_a_reading_say_what_the_reader_has_seen(tmp_path: Path, reader: 
     row |= {"answers": [{"text": "1402", "start": 25}]}
     rows = [row | {"title": title} for title in ("Port Velm", "Towns")]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = [str(tmp_path / "rows.jsonl"), "--reader", str(reader), "--json"]
-    said = json.loads(CliRunner().invoke(reading, asked, catch_exceptions=False).stdout)
+    asked = ["--rows", str(tmp_path / "rows.jsonl"), "--reader", str(reader), "--json"]
+    said = json.loads(CliRunner().invoke(evaluate, asked, catch_exceptions=False).stdout)
     assert said["seen"] == {"count": 1, "n": 2, "by_model": {"reader": 1}}
 
 
