@@ -12,10 +12,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev p
 WORKDIR /src
 RUN /opt/revelator/bin/pip install --no-cache-dir torch==2.13.0
 COPY . .
-# faiss-gpu takes the place of faiss-cpu, whose files have the same names; 1.12 is its last for NumPy below 2
-RUN /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock '.[serve,dense,gpu]' \
- && /opt/revelator/bin/pip uninstall -y faiss-cpu \
- && /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock faiss-gpu-cu12==1.12.0
+RUN /opt/revelator/bin/pip install --no-cache-dir -c requirements.lock '.[serve,gpu]' pymilvus
 ENV PATH=/opt/revelator/bin:/opt/tritonserver/bin:$PATH
 USER 10001
 WORKDIR /home/revelator

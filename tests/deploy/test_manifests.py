@@ -23,13 +23,17 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator.channels import TOKEN
 from revelator.cli import revelator
+from revelator.errors import ConfigError
 from revelator.files import write_json
 from serving.http.protection import OPEN_TO_ALL
 from serving.models.triton import MAX_BATCH
+from serving.retrieval.milvus_collection import NEWEST, OLDEST, MilvusAddress
+from serving.retrieval.milvus_faults import TOKEN as MILVUS_TOKEN
 from serving.service import metrics
 from serving.service.addresses import Ports
 from serving.triton.repository import read_config
 from tests.balanced import find_haproxy
+from training.launch import STOP_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -49,7 +53,13 @@ def configured(profile: str, **environment: str) -> subprocess.CompletedProcess[
 @docker_compose
 @pytest.mark.parametrize(
     ("profile", "service"),
-    [("cpu", "service-cpu"), ("gpu", "service-gpu"), ("vllm", "service-vllm"), ("executors", "executor-3")],
+    [
+        ("cpu", "service-cpu"),
+        ("gpu", "service-gpu"),
+        ("vllm", "service-vllm"),
+        ("executors", "executor-3"),
+        ("milvus", "milvus"),
+    ],
 )
 def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missing(profile, service):
     whole = dict.fromkeys(SECRETS, "a-secret")
@@ -79,9 +89,30 @@ def test_images_are_pinned_ports_are_on_loopback_and_no_secret_is_written_down()
         assert re.search(r":[^:]*\d", service["image"]) and "latest" not in service["image"], name
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
     secrets = re.findall(r"(?:PASSWORD|TOKEN|SECRET_ACCESS_KEY|API_KEY): +\"?([^\s\",}]+)", COMPOSE.read_text())
-    assert len(secrets) >= 5 and all(value.startswith("${") for value in secrets)
+    assert len(secrets) >= 7 and all(value.removeprefix("root:").startswith("${") for value in secrets)
     for file in re.findall(r"\./([\w./-]+):/", COMPOSE.read_text()):
         assert (DEPLOY / file).exists(), file
+
+
+def test_services_reach_the_milvus_of_its_profile_with_its_password_and_nobody_else_does() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    milvus = services["milvus"]
+    image, environment = milvus["image"], milvus["environment"]
+    version = tuple(map(int, re.findall(r"\d+", image)[:2]))
+    assert version >= OLDEST and version[0] <= NEWEST
+    assert environment["COMMON_SECURITY_AUTHORIZATIONENABLED"] == "true"
+    [secret] = re.findall(r"\$\{(\w+)", environment["COMMON_SECURITY_DEFAULTROOTPASSWORD"])
+    named = re.search(r"index: (\S+)", (DEPLOY / "serving.yaml").read_text())
+    assert named and secret in SECRETS
+    address = MilvusAddress.read(named[1])
+    assert address.uri == "http://milvus:19530" and "networks" not in milvus
+    assert milvus["ports"] == ["127.0.0.1:19530:19530"] and milvus["volumes"] == ["milvus:/var/lib/milvus"]
+    ours = [service for service in services.values() if "serving.yaml" in str(service.get("command"))]
+    assert len(ours) == 6 and all(service["environment"][MILVUS_TOKEN] == f"root:${{{secret}:?}}" for service in ours)
+    assert all("default" in service["networks"] for service in ours)
+    for dockerfile in ("Dockerfile", "gpu.Dockerfile"):
+        installs = (DEPLOY / dockerfile).read_text()  # the client alone: Milvus Lite wants faiss-cpu beside faiss-gpu
+        assert re.search(r"requirements\.lock .* pymilvus$", installs, re.MULTILINE), dockerfile
 
 
 def test_the_commands_that_are_started_have_the_options_that_they_are_given():
@@ -90,21 +121,23 @@ def test_the_commands_that_are_started_have_the_options_that_they_are_given():
     follows = yaml.safe_load((DEPLOY / "kubernetes" / "executors" / "follow.yaml").read_text())["spec"]["template"]
     boxes = pods["initContainers"] + pods["containers"] + follows["spec"]["containers"]
     boxes += [patch["value"] for patch in patches]
+    trains = yaml.safe_load((DEPLOY / "kubernetes" / "training" / "job.yaml").read_text())["spec"]["template"]["spec"]
+    boxes += trains["containers"]
     given = [box["args"] for box in boxes if isinstance(box, dict) and "args" in box]
-    assert len(given) == 4
+    assert len(given) == 5
     given += [
         line.split()[1:]
         for line in COMPOSE.read_text().replace("exec ", "").splitlines()
         if line.strip().startswith("revelator ")
     ]
     for words in given:
-        command = list(itertools.takewhile(lambda word: not word.startswith("--"), words))
+        command = list(itertools.takewhile(lambda word: not word.startswith(("--", "$")), words))
         known = CliRunner().invoke(revelator, [*command, "--help"])
         assert known.exit_code == 0
         assert all(option in known.output for option in words if option.startswith("--")), command
 
 
-def built(folder: str) -> str:
+def built(folder: str | Path) -> str:
     done = subprocess.run(
         ["kubectl", "kustomize", DEPLOY / "kubernetes" / folder], capture_output=True, text=True, timeout=60
     )
@@ -112,7 +145,7 @@ def built(folder: str) -> str:
     return done.stdout
 
 
-FOLDERS = {"base": 7, "gpu": 7, "vllm": 7, "executors": 12, "mlflow": 4}  # and how many resources each makes
+FOLDERS = {"base": 7, "gpu": 7, "vllm": 7, "executors": 12, "mlflow": 4, "training": 4}  # how many resources each makes
 
 
 @kubectl
@@ -204,7 +237,8 @@ def test_a_pod_of_a_gpu_node_asks_for_its_card_and_may_no_more_than_one_without(
 @kubectl
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_pod_is_closed_and_takes_its_secrets_by_reference(folder: str) -> None:
-    pods = [r["spec"]["template"]["spec"] for r in yaml.safe_load_all(built(folder)) if r["kind"] == "Deployment"]
+    resources = yaml.safe_load_all(built(folder))
+    pods = [r["spec"]["template"]["spec"] for r in resources if r["kind"] in ("Deployment", "Job")]
     assert pods
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
@@ -213,8 +247,43 @@ def test_every_pod_is_closed_and_takes_its_secrets_by_reference(folder: str) -> 
             assert closed["readOnlyRootFilesystem"] and not closed["allowPrivilegeEscalation"]
             assert closed["capabilities"] == {"drop": ["ALL"]} and box["resources"]["limits"]["memory"]
             assert [each["name"] for each in box.get("env", [])] in ([], ["HOME"])
-    secrets = [s for pod in pods for box in pod["containers"] for s in box["envFrom"] if "secretRef" in s]
-    assert secrets == [{"secretRef": {"name": "mlflow" if folder == "mlflow" else "revelator"}}]
+    given = [given for pod in pods for box in pod["containers"] for given in box["envFrom"]]
+    secrets = [each["secretRef"]["name"] for each in given if "secretRef" in each]
+    assert secrets == [{"mlflow": "mlflow", "training": "train"}.get(folder, "revelator")]
+
+
+@kubectl
+def test_a_training_has_a_process_for_each_card_and_a_place_for_all_that_it_writes(tmp_path: Path) -> None:
+    folder = shutil.copytree(DEPLOY / "kubernetes" / "training", tmp_path / "training")
+    main = folder / "kustomization.yaml"
+    main.write_text(main.read_text().replace("CARDS=1", "CARDS=8"))
+    resources = {resource["kind"]: resource for resource in yaml.safe_load_all(built(folder))}
+    settings, pod = resources["ConfigMap"]["data"], resources["Job"]["spec"]["template"]["spec"]
+    [box] = pod["containers"]
+    assert settings["CARDS"] == box["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert box["args"][box["args"].index("--processes") + 1] == "$(CARDS)"
+    assert {*re.findall(r"\$\((\w+)\)", " ".join(box["args"]))} <= {*settings}
+    [storage] = [mount["mountPath"] for mount in box["volumeMounts"] if mount["name"] == "training"]
+    assert all(settings[name].startswith(f"{storage}/") for name in ("BASE", "SET", "OUT", "HF_HOME"))
+    assert {mount["mountPath"] for mount in box["volumeMounts"]} == {storage, settings["HOME"], "/dev/shm"}
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
+
+
+@kubectl
+def test_a_pod_that_trains_is_replaced_once_it_has_ended_unless_its_configuration_was_wrong() -> None:
+    resources = {resource["kind"]: resource for resource in yaml.safe_load_all(built("training"))}
+    job = resources["Job"]["spec"]
+    pod = job["template"]["spec"]
+    assert pod["containers"][0]["args"][-1] == "--resume" and pod["restartPolicy"] == "Never"
+    assert job["podReplacementPolicy"] == "Failed" and job["backoffLimit"] > 0
+    evicted, wrong = job["podFailurePolicy"]["rules"]
+    assert evicted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert (wrong["action"], wrong["onExitCodes"]["values"]) == ("FailJob", [ConfigError.exit_status])
+    assert pod["terminationGracePeriodSeconds"] > STOP_SECONDS
+    labels = job["template"]["metadata"]["labels"]
+    [let_in] = [r for r in yaml.safe_load_all(built("mlflow")) if r["kind"] == "NetworkPolicy"]
+    chosen = [each["podSelector"].get("matchLabels") for each in let_in["spec"]["ingress"][0]["from"]]
+    assert any(each and each.items() <= labels.items() for each in chosen)
 
 
 @kubectl
