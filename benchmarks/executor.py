@@ -47,12 +47,12 @@ from revelator.trace import Node
 from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
-from serving.executor.trees import NoModel
 from serving.home.config import ServingConfig
 from serving.knowledge.sources import Sources
 from serving.latency import tune_collector
 from serving.models.endpoint_revelator import PlannerConfig
 from serving.models.releases import Traffic
+from serving.protocols import NoModel
 from serving.service.access import Tokens
 from serving.service.grpc_front import bind_grpc, serve_grpc
 from serving.service.models import Models

@@ -76,6 +76,7 @@ def make_home(home: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from evaluation.demo import MIXED
     from revelator import registry
     from revelator.artifact import digest_base, write_manifest
     from serving.deploy.deploy import deploy
@@ -83,7 +84,7 @@ def make_home(home: Path) -> None:
     program = [sys.executable, "-c", "from revelator.cli import main; main()"]
     world, index = home / "world", home / "indexes" / "world"
     for step in (
-        ["data", "world", "--size", "2000", "--seed", "7", "--out", str(world)],
+        ["data", "build", str(MIXED), "--size", "2000", "--seed", "7", "--out", str(world)],
         ["index", "build", str(world / "passages.jsonl"), "--out", str(index)],
     ):
         subprocess.run([*program, *step], check=True, stdout=sys.stderr)

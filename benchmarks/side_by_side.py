@@ -6,7 +6,7 @@ Each executor is a process, `revelator serve --triton grpc://…`, all over one 
 runs by deploy/haproxy.cfg. The models answer every call after `--latency` milliseconds, so that processor time is no
 limit: a server of this benchmark speaks Triton's protocol for them. A question is one search in an index, one judgement
 of ten documents and one reading. `--clients` for each executor ask again as soon as they are answered, through HAProxy.
-They are more than an executor works on at a time, so its queue is never empty.
+They are more than the two that an executor works on at a time (`at_once`), so its queue is never empty.
 
 `of linear` is the rate over the rate of one executor times their number. `cores` are those that the executors used.
 """
@@ -46,6 +46,7 @@ from serving.service.tensors import make_strings, read_inputs, write_outputs
 from tests.balanced import COUNT, ExecutorProcess, balancing, draw_ports, running_executors
 
 HARBOURS = 50
+AT_ONCE = 2  # questions that an executor works on
 QUESTION, ANSWER = "Who founded Harbour 7?", "Founder7"
 WARM_SECONDS = 4.0  # until HAProxy sends questions to an executor that has come, and each has connections
 
@@ -151,6 +152,7 @@ def main(seconds: float, latency: float, clients: int, repeats: int) -> None:
         with tempfile.TemporaryDirectory() as folder, serving_models(latency / 1000, 4 * COUNT * clients) as models:
             home, alone = Path(folder), 0.0
             settings = {"index": str(make_home(home)), "triton": f"grpc://{models}", "answer_cache": False}
+            settings["at_once"] = AT_ONCE
             (home / "serving.yaml").write_text(json.dumps(settings))
             ports = draw_ports(COUNT)
             executors = [ExecutorProcess(number, home, own) for number, own in enumerate(ports, start=1)]

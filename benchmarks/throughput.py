@@ -62,10 +62,10 @@ def write_base(shape: str, folder: Path) -> None:
 
 def build_set(folder: Path) -> Path:
     """An instruction set of a world of 400 questions."""
-    from evaluation.demo import WORLD_CONFIG
+    from evaluation.demo import MIXED, WORLD_CONFIG
 
     program = [sys.executable, "-c", "from revelator.cli import main; main()", "data"]
-    steps = (["world", "--size", "400", "--seed", "7", "--out", str(folder / "world")],)
+    steps = (["build", str(MIXED), "--size", "400", "--seed", "7", "--out", str(folder / "world")],)
     steps += (["build", str(WORLD_CONFIG), "--out", str(folder / "set")],)
     for step in steps:
         environment = os.environ | {"REVELATOR_WORLD": str(folder / "world")}
