@@ -1,4 +1,4 @@
-# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` or
+# Every command a newcomer needs. `make help` lists them; each first installs what is missing. What `revelator demo` or
 # `uv lock` takes beside is given as OPTIONS: make demo OPTIONS="--size 4000".
 
 SHELL := bash
@@ -98,11 +98,11 @@ $(VENV)/tools/complete: Makefile
 	@touch $@
 
 # uv.lock has a hash of each file; requirements.lock is the same in pip's form, but for torch, CUDA's packages, and what
-# `make adapters` alone installs.
+# the extras `adapters` and `gpu` alone bring.
 lock: $(VENV)/tools/complete ## write uv.lock and requirements.lock for pyproject.toml; OPTIONS=--upgrade renews all
 	$(TOOL)/uv lock $(OPTIONS)
 	{ sed -n '/^#/p' requirements.lock; \
-	  $(TOOL)/uv export -q --frozen --all-extras --no-extra adapters --no-emit-project --no-hashes --no-annotate --no-header \
+	  $(TOOL)/uv export -q --frozen --all-extras --no-extra adapters --no-extra gpu --no-emit-project --no-hashes --no-annotate --no-header \
 	  | sed -E "s/ (;|and) sys_platform == 'linux'//g; /^(torch==|triton==|cuda-|nvidia-[^p])/d"; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock
 

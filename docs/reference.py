@@ -24,8 +24,9 @@ MODELS = {
     "Compound questions by a teacher (`revelator data build`, with `rows: compound`)": (
         "data_gen.teacher.config:CompoundConfig"
     ),
+    "Worlds (`revelator data build`, with `rows: world`)": "data_gen.world.generate:WorldConfig",
     "Composed questions (`revelator data build`, with `rows: composed`)": "data_gen.compose:ComposeConfig",
-    "Personal data (`revelator data collect --redact`)": "data_gen.redact:RedactRules",
+    "Judged questions (`revelator data build`, with `rows: collected`)": "data_gen.collect:CollectConfig",
     "Fine-tuning (`revelator train`, `stage: sft`)": "training.config:FineTuneConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",
     "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
@@ -37,7 +38,14 @@ MODELS = {
     "What is served, and how (`serving.yaml`)": "serving.home.config:ServiceFile",
     "Clients and their groups (`clients` in `serving.yaml`)": "serving.http.callers:Clients",
 }
-NAMES = {"string": "text", "path": "path", "integer": "integer", "number": "number", "boolean": "true or false"}
+NAMES = {
+    "string": "text",
+    "path": "path",
+    "date-time": "time",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "true or false",
+}
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 

@@ -14,16 +14,17 @@ PATH=$PWD/.venv/bin:$PATH
 export REVELATOR_HOME=runs/blend-home REVELATOR_WORLD=runs/blend-train
 BLEND=runs/blend SAMPLE=${SAMPLE:-90}
 
-[ -f $REVELATOR_WORLD/manifest.json ] || revelator data world --size 3000 --seed 71 --out $REVELATOR_WORLD
+[ -f $REVELATOR_WORLD/manifest.json ] ||
+  revelator data build data_gen/configs/worlds/mixed.yaml --size 3000 --seed 71 --out $REVELATOR_WORLD
 [ -f runs/sets/blend/manifest.json ] || revelator data build data_gen/configs/select.yaml --out runs/sets/blend
 [ -f $BLEND/manifest.json ] ||
-  revelator data world --size 24000 --route complex --seed 23 --out runs/blend-world --blend $BLEND
+  revelator data build data_gen/configs/worlds/blend.yaml --out runs/blend-world
 [ -f $BLEND/adapter/manifest.json ] || revelator train select --set runs/sets/blend --out $BLEND/adapter
 for source in text web; do
   [ -f $BLEND/indexes/$source/manifest.json ] ||
     revelator index build $BLEND/$source.jsonl --out $BLEND/indexes/$source
 done
-[ -d $BLEND/graph ] || revelator graph load $BLEND/triples.tsv --out $BLEND/graph
+[ -d $BLEND/graph ] || revelator index build $BLEND/triples.tsv --kind graph --out $BLEND/graph
 
 python examples/search_server.py $BLEND/indexes/web --port 8899 &
 trap 'kill $!' EXIT

@@ -29,7 +29,7 @@ note() { # note TITLE COMMAND…: runs it, and puts what it says onto the page
 printf '# A GPU node, %s\n' "$(date -u +%F)" >"$PAGE"
 note "The machine" revelator doctor --gpu
 
-[ -f "$WORLD/manifest.json" ] || revelator data world --size 4000 --out "$WORLD"
+[ -f "$WORLD/manifest.json" ] || revelator data build data_gen/configs/worlds/mixed.yaml --size 4000 --out "$WORLD"
 [ -f "$SET/manifest.json" ] || REVELATOR_WORLD=$WORLD revelator data build data_gen/configs/world.yaml --out "$SET"
 if [ ! -f "$ADAPTER/manifest.json" ]; then
   note "Training" revelator train "$CONFIG" "${base[@]}" --set "$SET" --out "$ADAPTER" --steps "$STEPS" \

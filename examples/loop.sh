@@ -27,7 +27,7 @@ await() { curl --silent --fail --output /dev/null --retry 120 --retry-connrefuse
 # about it.
 [ -f "$REVELATOR_HOME/release.json" ] || revelator demo --home "$REVELATOR_HOME"
 [ -f "$REVELATOR_NAMES" ] || # the titles of another world
-  revelator data world --size 400 --seed 8 --out "$REVELATOR_HOME/names"
+  revelator data build data_gen/configs/worlds/mixed.yaml --size 400 --seed 8 --out "$REVELATOR_HOME/names"
 [ -f "$WORDING/asked.jsonl" ] || python examples/new_wording.py write "$REVELATOR_WORLD" --out "$WORDING"
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -54,9 +54,9 @@ await "$PAGE/api/servers"
 say "forty questions in a new wording, each corrected"
 python examples/new_wording.py ask "$WORDING/asked.jsonl" --url "$PAGE" --correct
 
-# 5. What was corrected becomes questions to learn from. --redact keeps personal data out.
+# 5. What was corrected becomes questions to learn from, without personal data.
 say "collect the corrections"
-revelator data collect --redact --out "$REVELATOR_COLLECTED"
+revelator data build data_gen/configs/collect/judged.yaml --out "$REVELATOR_COLLECTED"
 
 # 6. An instruction set: what the champion learnt from, and the corrections beside it, each also under other names.
 say "build the set of old and new questions"

@@ -40,6 +40,8 @@ settings.register_profile("repeatable", unhurried, derandomize=True)
 settings.register_profile("search", unhurried, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+# MLflow asks for its telemetry's settings in a thread, which once waited for ever for an import in the first one.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ.pop("MLFLOW_TRACKING_URI", None)  # tests register in homes of their own, or at a server that they name
 
 # A run in the background of a shell ignores Ctrl-C, and so would each program that a test starts and interrupts.

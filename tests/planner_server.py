@@ -28,6 +28,7 @@ OUTPUTS = {
     "rewrite": "Who directed Lantern Row?",
     "end": "yes",
     "select": "yes",
+    "read": "Ines Calloway",
     "translate_bnf": PLAN,
     "translate_logic": '"ferry" AND NOT "harbour"',
     "translate_art": json.dumps(TREE),
@@ -38,13 +39,15 @@ class Planner:
     """Answers every task; a document is relevant where it shares a capitalised word with the question.
 
     `outputs` are by task. Fields in `refuses` are refused with status 400, as a server does that does not know them.
-    With `logprobs` the tokens of a label come with probabilities, the label's own 0.9 and the next one's 0.1.
+    With `logprobs` the tokens of an output come with probabilities, its own 0.9 and the next label's 0.1; behind a
+    prompt in OpenAI's form, or `as_llama_cpp` gives them.
     """
 
     def __init__(self, server: Server, **outputs: str) -> None:
         self.outputs = OUTPUTS | outputs
         self.refuses: set[str] = set()
         self.logprobs = False
+        self.as_llama_cpp = False
         server.replies = [self.reply]
 
     def reply(self, handler: Handler) -> None:
@@ -73,9 +76,12 @@ class Planner:
         return json.dumps({name: output if inner.get("type") == "string" else json.loads(output)})
 
     def spell_tokens(self, task: Task, output: str, text: str, trained: bool) -> Any:
-        labels = task.labels or (output,)
+        labels = task.labels or (output, "—")
         other = next(label for label in labels if label[:1] != output[:1])
         before, _, after = text.partition(output)
+        if trained and self.as_llama_cpp:
+            likely = [{"token": f" {output}", "logprob": -0.105}, {"token": f" {other}", "logprob": -2.303}]
+            return {"content": [{**likely[0], "id": 7, "top_logprobs": likely}]}
         if trained:
             return {"tokens": [f" {output}"], "token_logprobs": [-0.105], "top_logprobs": [{f" {other}": -2.303}]}
         one = {"token": output, "logprob": -0.105}

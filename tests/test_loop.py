@@ -29,9 +29,10 @@ def serve_a_champion(home: Path, environment: dict[str, str]) -> None:
         subprocess.run([PROGRAM, *arguments], cwd=ROOT, env=environment, check=True)
 
     world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
-    run("data", "world", "--size", "800", "--seed", "7", "--dev", "150", "--out", str(world))
-    tasks = "[route, relevance, translate_bnf]"
     config = home.parent / "world.yaml"
+    config.write_text("rows: world\nsize: 800\nseed: 7\ndev: 150\n")
+    run("data", "build", str(config), "--out", str(world))
+    tasks = "[route, relevance, translate_bnf]"
     config.write_text(f"name: world\nsources: [{{format: world, path: {world}, sub_questions: 0, tasks: {tasks}}}]\n")
     run("data", "build", str(config), "--out", str(built))
     run("train", "demo", "--set", str(built), "--steps", "5", "--out", str(home / "adapters" / "world"))

@@ -21,6 +21,7 @@ from revelator.cli import COMMANDS, EXTRAS, RARE_EXTRAS, list_command_lines
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+APART = ("adapters", "gpu")  # extras that `all` and requirements.lock leave out
 
 
 def required(requirements: list[str], extra: str = "") -> set[str]:
@@ -91,7 +92,7 @@ def test_a_question_is_asked_with_the_base_alone(base: Path) -> None:
         ("data build x.yaml --out y", "data"),
         ("train demo", "train"),
         ("index build x --out y", "serve"),
-        ("graph load x --out y", "serve"),
+        ("index search x y", "serve"),
         ("model grade base", "eval"),
     ],
 )
@@ -102,12 +103,10 @@ def test_a_command_of_an_absent_extra_says_which_one_to_install(base: Path, line
     assert "Traceback" not in done.stderr
 
 
-def test_every_extra_that_is_named_exists_and_all_holds_each_but_those_for_this_checkout() -> None:
+def test_every_extra_that_is_named_exists_and_all_holds_each_but_those_that_stand_apart() -> None:
     extras = PROJECT["optional-dependencies"]
     assert {*EXTRAS.values(), *RARE_EXTRAS.values()} <= set(extras)
-    assert extras["all"] == [
-        f"revelator[{','.join(name for name in extras if name not in ('all', 'dev', 'adapters'))}]"
-    ]
+    assert extras["all"] == [f"revelator[{','.join(name for name in extras if name not in ('all', 'dev', *APART))}]"]
     assert {place.partition(".")[0] for place in _places()} <= {"revelator", *EXTRAS}
 
 
@@ -136,7 +135,7 @@ def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed(python: s
     pins = [pin for pin in map(Requirement, filter(lambda line: "==" in line, lines)) if applies(pin)]
     locked = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
     assert len(locked) == len(pins)
-    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name != "adapters"]
+    extras = [extra for name, extra in PROJECT["optional-dependencies"].items() if name not in APART]
     wanted = [*PROJECT["dependencies"], *(requirement for extra in extras for requirement in extra)]
     for requirement in filter(applies, map(Requirement, wanted)):
         if requirement.name not in ("torch", "revelator"):
@@ -160,9 +159,9 @@ def test_uv_lock_is_of_the_ranges_of_pyproject_and_has_a_hash_of_every_file() ->
 
 
 def test_requirements_lock_makefile_and_images_name_the_versions_of_uv_lock() -> None:
-    """But for what `make adapters` alone installs."""
+    """But for what stands apart."""
     ours, others = read_uv_lock()
-    extras = [entries for name, entries in ours["optional-dependencies"].items() if name != "adapters"]
+    extras = [entries for name, entries in ours["optional-dependencies"].items() if name not in APART]
     installed = list_required([*ours["dependencies"], *(entry for extra in extras for entry in extra)], others)
     pins = {f"{p['name']}=={p['version']}" for p in others if p["name"] in installed}
     assert 20 < len({p["name"] for p in others} - installed) < 50
@@ -197,12 +196,23 @@ def list_required(entries: list[dict], packages: list[dict]) -> set[str]:
     return {name for name, _ in found}
 
 
-def test_ci_runs_on_each_python_that_is_supported() -> None:
+def test_ci_runs_on_each_python_that_is_supported_tries_the_wheel_on_another_and_the_adapters_on_one() -> None:
     from packaging.specifiers import SpecifierSet
 
     (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"].values()
     supported = SpecifierSet(PROJECT["requires-python"])
-    assert job["strategy"]["matrix"]["python"] == [v for v in (f"3.{minor}" for minor in range(40)) if v in supported]
+    matrix = job["strategy"]["matrix"]
+    assert matrix["python"] == [v for v in (f"3.{minor}" for minor in range(40)) if v in supported]
+    assert [row["python"] for row in matrix["include"]] == matrix["python"]
+    assert all(row["other"] in matrix["python"] and row["other"] != row["python"] for row in matrix["include"])
+    assert sum(row.get("adapters") == "1" for row in matrix["include"]) == 1
+    (installed,) = (step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+    assert installed.split("\n")[:2] == ["${{ matrix.other }}", "${{ matrix.python }}"]
+    assert job["env"] == {
+        "PYTHON": "python${{ matrix.python }}",
+        "OTHER_PYTHON": "python${{ matrix.other }}",
+        "ADAPTERS": "${{ matrix.adapters }}",
+    }
 
 
 def test_python_3_11_to_3_14_are_supported_and_triton_s_wheel_is_for_the_first_two() -> None:

@@ -23,6 +23,10 @@ MLFLOW = Path(sys.executable).with_name("mlflow")
 SETTINGS = {
     "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",  # a receiver on loopback
     "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+    "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # it would miss a new webhook for a minute after another promotion
+    "MLFLOW_GATEWAY_API_BASE_ALLOWED_SCHEMES": "http,https",  # a service on loopback, too
+    "MLFLOW_GATEWAY_API_BASE_ALLOW_PRIVATE_IPS": "true",
+    "MLFLOW_CRYPTO_KEK_PASSPHRASE": "a passphrase of these tests",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its queues lie in a folder of /dev/shm that MLflow never removes
 }
 
