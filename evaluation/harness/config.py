@@ -24,6 +24,7 @@ from serving.retrieval.logical_search import Operators
 
 Count = Annotated[int, Field(ge=1)]
 Terms = Annotated[int, Field(ge=1, le=4)]
+GOLD = "gold"  # a run's `index`: each question's own gold passages
 RANKED = ("itlr", "beir")  # formats whose documents are ranked
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
@@ -195,7 +196,8 @@ class RunConfig(Strict):
     the deadline of its question does, which is at least as long as a timeout that is given.
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
-    `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both.
+    `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both. With `index: gold` every search of a
+    question finds its own gold passages, all and no others: an answer is wrong by its plan or its reading alone.
     `decoding: free` writes plans without a grammar. `limits` are those of `revelator.limits.Limits`; `kept` is how many
     documents a leaf reads (QCompiler, figure 3). `own_knowledge`: the language model `generator` answers from what it
     knows where no passage does.

@@ -22,7 +22,7 @@ from evaluation.harness.benchmarks import (
     open_benchmark,
     read_predictions,
 )
-from evaluation.harness.config import BenchmarkConfig, RankingConfig, RunConfig
+from evaluation.harness.config import GOLD, BenchmarkConfig, RankingConfig, RunConfig
 from evaluation.harness.corpus_cases import (
     judge_cases,
     make_corpus_cases,
@@ -75,8 +75,8 @@ def prepare_run(
     benchmark = read(config.benchmark) if read else open_benchmark(config.benchmark, compared)
     if config.ablation.route == "oracle" and not all(question.gold.route for question in benchmark.questions):
         raise ConfigError(f"{benchmark.name} does not say the route of each question", where="ablation.route")
-    if config.system.bound:
-        benchmark = _keep_gold(benchmark, config.system.bound)
+    for bound in filter(None, (config.system.bound, config.index == GOLD and "gold-passages")):
+        benchmark = _keep_gold(benchmark, bound)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
@@ -94,7 +94,8 @@ def _keep_gold(benchmark: Benchmark, bound: str) -> Benchmark:
     questions = tuple(question for question in benchmark.questions if has_gold(bound, question.gold))
     if not questions:
         raise DataError(f"no question of {benchmark.name} has what {bound} is given", where="system.bound")
-    return replace(benchmark, questions=questions, without_gold=len(benchmark.questions) - len(questions))
+    without = benchmark.without_gold + len(benchmark.questions) - len(questions)
+    return replace(benchmark, questions=questions, without_gold=without)
 
 
 def _describe_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.config import RunConfig
+from evaluation.harness.config import GOLD, RunConfig
 from evaluation.harness.system_needs import JUDGED, choose_adapter, choose_judge, needs_index, needs_revelator
 from revelator.artifact import find_base, require_task
 from revelator.errors import ArtifactError, ServingError
@@ -26,9 +26,13 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
         return _describe_served(config)
     return {
         "adapter": describe_planner(config) | describe_judge(config) if needs_revelator(config) else {},
-        "index": identify_index(read_address(config.index)) if needs_index(config) else {},
+        "index": _identify_index(config) if needs_index(config) else {},
         "generator": name_generator(config),
     }
+
+
+def _identify_index(config: RunConfig) -> dict[str, Any]:
+    return {"folder": GOLD} if config.index == GOLD else identify_index(read_address(config.index))
 
 
 def name_generator(config: RunConfig) -> str:

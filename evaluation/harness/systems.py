@@ -3,7 +3,7 @@ question to its trace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -18,8 +18,9 @@ from evaluation.harness.ablations import (
     answer_from_gold_passages,
     keep_sources,
 )
-from evaluation.harness.config import RunConfig
+from evaluation.harness.config import GOLD, RunConfig
 from evaluation.harness.folder import read_questions
+from evaluation.harness.gold_index import Ask, GoldRetriever, over_gold_passages
 from evaluation.harness.system_needs import (
     JUDGED,
     choose_adapter,
@@ -52,7 +53,6 @@ from serving.retrieval.places import open_index, read_address
 if TYPE_CHECKING:
     from serving.models.engine import Engine
 
-Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator, Judge]
 
 
@@ -76,31 +76,34 @@ async def open_system(
 ) -> AsyncIterator[Ask]:
     """Opens everything that a checked configuration needs until the block ends. The next run can take what `shared` has
     opened. A bound gets the `golds` of its questions, by their text."""
-    shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
-        name, limits, known = config.system.name, read_limits(config), golds or {}
-        if config.url:
-            yield await _open_client(config, stack)
-            return
-        services = _open_services(config, stack, shared, known)
-        revelator, retriever, generator, judge = services
-        models, index = Models(revelator, generator, judge), Sources.of_index(retriever)
-        if config.system.baseline:
-            reads = _count_documents_read(config.ablation.read_as, known)
+        ask = await _open_ask(config, stack, shared or SharedModels(), golds or {})
+        yield over_gold_passages(ask) if config.index == GOLD else ask
 
-            def ask(question: str) -> Awaitable[Trace]:
-                own = replace(limits, kept=reads[question]) if reads else limits
-                return run_baseline(name, question, models, index, own)
 
-            yield ask
-        elif name == "gold-passages":
-            yield lambda question: answer_from_gold_passages(models, index, limits, known[question])
-        else:
-            executor, strategy = _open_executor(config, services, stack, limits), choose_strategy(config)
-            if name == "gold-plan":
-                yield lambda question: answer_by_gold_plan(executor, known[question])
-            else:
-                yield lambda question: executor.run(question, strategy=strategy)
+async def _open_ask(
+    config: RunConfig, stack: AsyncExitStack, shared: SharedModels, known: Mapping[str, AnnotatedQuestion]
+) -> Ask:
+    if config.url:
+        return await _open_client(config, stack)
+    name, limits = config.system.name, read_limits(config)
+    services = _open_services(config, stack, shared, known)
+    revelator, retriever, generator, judge = services
+    models, index = Models(revelator, generator, judge), Sources.of_index(retriever)
+    if config.system.baseline:
+        reads = _count_documents_read(config.ablation.read_as, known)
+
+        def ask(question: str) -> Awaitable[Trace]:
+            own = replace(limits, kept=reads[question]) if reads else limits
+            return run_baseline(name, question, models, index, own)
+
+        return ask
+    if name == "gold-passages":
+        return lambda question: answer_from_gold_passages(models, index, limits, known[question])
+    executor, strategy = _open_executor(config, services, stack, limits), choose_strategy(config)
+    if name == "gold-plan":
+        return lambda question: answer_by_gold_plan(executor, known[question])
+    return lambda question: executor.run(question, strategy=strategy)
 
 
 def _count_documents_read(folder: str | None, golds: Mapping[str, AnnotatedQuestion]) -> dict[str, int]:
@@ -129,7 +132,9 @@ def _open_services(
 ) -> Services:
     revelator: Revelator = open_revelator(config, stack, shared) if needs_revelator(config) else NoModel()
     retriever: Retriever = NoModel()
-    if needs_index(config):
+    if config.index == GOLD:
+        retriever = GoldRetriever(golds)
+    elif needs_index(config):
         chosen = config.ablation.operators
         settings = LogicalSettings(**chosen.model_dump() if chosen else {})
         local = LocalRetriever(shared.open_index(read_address(config.index)), settings)

@@ -169,6 +169,21 @@ def test_a_bound_is_not_asked_a_question_without_gold_and_the_comparison_is_on_t
         run(tmp_path, plain, bound=bound)
 
 
+def test_with_the_gold_index_each_search_finds_all_gold_passages_of_its_own_question(tmp_path: Path) -> None:
+    sarnath = [{"is_supporting": p["title"] == "Sarnath"} for p in MUSIQUE["paragraphs"]]
+    other = MUSIQUE | {"id": "2hop__3_4", "question": "Which river does Sarnath lie on?", "answer": "Obra"}
+    other["paragraphs"] = [p | own for p, own in zip(MUSIQUE["paragraphs"], sarnath, strict=True)]
+    bare = MUSIQUE | {"id": "2hop__5_6", "question": "Who founded Sarnath?", "paragraphs": []}
+    for system in ({"strategy": "auto"}, {"baseline": "naive-5"}, {"bound": "gold-plan"}):
+        rows = run(tmp_path, MUSIQUE, other, bare, index="gold", **system)
+        found = {
+            row.id[-3:]: {p["title"] for node in row.trace["nodes"] for p in node["documents"]} for row in rows
+        }
+        assert found == {"1_2": {"Lantern Row", "Ines Calloway"}, "3_4": {"Sarnath"}}
+        [told] = load_run_folders([tmp_path / "-".join(system.values())])
+        assert told.run.without_gold == 1 and told.run.index == {"folder": "gold"}
+
+
 def test_questions_without_passages_have_no_closed_corpus(tmp_path: Path) -> None:
     plain = {name: MUSIQUE[name] for name in ("id", "question", "answer")}
     with pytest.raises(DataError, match="without passages"):

@@ -1,0 +1,38 @@
+"""An index for each question that holds its own gold passages and nothing else: nothing but the plan and the reading
+can fail. What an executor answers over it is a plan's executed accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+
+from data_gen.questions import AnnotatedQuestion
+from evaluation.harness.ablations import list_gold_passages
+from revelator.trace import Passage, Trace
+from serving.protocols import PUBLIC, Scope
+
+Ask = Callable[[str], Awaitable[Trace]]
+_ASKED: ContextVar[str] = ContextVar("the question that is asked")
+
+
+class GoldRetriever:
+    """Finds all gold passages of the question that is asked, whatever a leaf asks, in the order of its benchmark."""
+
+    def __init__(self, golds: Mapping[str, AnnotatedQuestion]) -> None:
+        self._golds = golds
+
+    async def search(self, query: str, k: int, scope: Scope = PUBLIC) -> list[Passage]:
+        return list(list_gold_passages(self._golds[_ASKED.get()])[:k])
+
+
+def over_gold_passages(ask: Ask) -> Ask:
+    """The same system, whose searches know which question is asked."""
+
+    async def ask_one(question: str) -> Trace:
+        token = _ASKED.set(question)
+        try:
+            return await ask(question)
+        finally:
+            _ASKED.reset(token)
+
+    return ask_one
