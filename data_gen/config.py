@@ -19,6 +19,7 @@ Published = Literal[
     "2wiki",
     "break",
     "commonsenseqa",
+    "executed",
     "hotpotqa",
     "metaqa",
     "musique",

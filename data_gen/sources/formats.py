@@ -11,6 +11,7 @@ from data_gen.config import QuestionSource
 from data_gen.leakage import QuestionFilter
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.conversations import read_qrecc
+from data_gen.sources.executed import read_executed
 from data_gen.sources.film_graph import read_metaqa
 from data_gen.sources.multi_hop import (
     read_break,
@@ -35,6 +36,7 @@ READERS = {
     "2wiki": read_two_wiki,
     "break": read_break,
     "commonsenseqa": read_commonsense,
+    "executed": read_executed,
     "hotpotqa": read_hotpot,
     "metaqa": read_metaqa,
     "musique": read_musique,

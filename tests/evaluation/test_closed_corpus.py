@@ -10,6 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.formats import READERS
 from evaluation.harness.benchmarks import CLOSED_INDEX_KINDS
 from evaluation.harness.folder import QuestionRow, read_metrics, read_questions, read_run
 from evaluation.report.page import build_report, render_html
@@ -182,6 +184,24 @@ def test_with_the_gold_index_each_search_finds_all_gold_passages_of_its_own_ques
         assert found == {"1_2": {"Lantern Row", "Ines Calloway"}, "3_4": {"Sarnath"}}
         [told] = load_run_folders([tmp_path / "-".join(system.values())])
         assert told.run.without_gold == 1 and told.run.index == {"folder": "gold"}
+
+
+def test_a_plan_that_gave_the_gold_answer_over_the_gold_passages_becomes_a_gold_plan(tmp_path: Path) -> None:
+    [row] = run(tmp_path, MUSIQUE, index="gold", strategy="compile")
+    [kept] = READERS["executed"](tmp_path / "compile")
+    assert isinstance(kept, AnnotatedQuestion)
+    assert (kept.expression, kept.answers, kept.teacher) == (row.plan, ("Port Velm",), "executed:base")
+    assert [step.answers for step in kept.steps] == [("Ines Calloway",), ("Port Velm",)]
+    file = tmp_path / "compile" / "questions.jsonl"
+    made = json.loads(file.read_text())
+    faults: dict[str, dict[str, Any]] = {
+        "executed: answered without a plan": {"plan": ""},
+        "executed: another answer than gold's": {"scores": made["scores"] | {"em": 0.0}},
+        "executed: the plan did not give the answer": {"trace": made["trace"] | {"degraded": True}},
+        "a plan of one step, which says the question again": {"plan": MUSIQUE["question"]},
+    }
+    file.write_text("".join(json.dumps(made | fault) + "\n" for fault in faults.values()))
+    assert [outcome.reason for outcome in READERS["executed"](file)] == [*faults]
 
 
 def test_questions_without_passages_have_no_closed_corpus(tmp_path: Path) -> None:
