@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_gen.questions import AnnotatedQuestion
-from revelator.artifact import EMBEDDED_READER, find_base, read_adapter_fingerprints
+from revelator.artifact import EMBEDDED_READER, find_base, read_adapter_fingerprints, split_revision
 from revelator.errors import ConfigError
 from revelator.fingerprints import Fingerprints
 from revelator.plans import list_placeholders
@@ -36,7 +36,7 @@ class TrainedModel:
     def read_revelator(cls, adapter: Path | None, base_name: str) -> TrainedModel:
         """Of an adapter over its base, or of the base alone. Raises ArtifactError for a file that has changed, and for
         a base that is not there."""
-        name = adapter.resolve().name if adapter else Path(base_name).name
+        name = adapter.resolve().name if adapter else Path(split_revision(base_name)[0]).name
         return cls(name, read_adapter_fingerprints(adapter, find_base(base_name)))
 
     @classmethod

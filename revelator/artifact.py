@@ -73,7 +73,8 @@ class AdapterManifest:
 
 def find_base(name: str) -> Path:
     """Returns the folder of a base: `mini` is embedded, a path is itself, anything else is an id on the
-    model hub. A name that looks like a path is never fetched.
+    model hub, at a revision of it where the name says `ORG/NAME@REVISION`. A name that looks like a path is never
+    fetched.
 
     From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
     """
@@ -93,11 +94,18 @@ def find_base(name: str) -> Path:
 
 
 def make_lasting_name(name: str) -> str:
-    """How a manifest names a base: `mini`, an absolute path, or a Hub id, so that it is found from any folder."""
+    """How a manifest names a base: `mini`, an absolute path, or a Hub id with its revision, so that it is found from any
+    folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return name
     return DEFAULT_BASE if folder.resolve() == EMBEDDED_BASE else str(folder.resolve())
+
+
+def split_revision(name: str) -> tuple[str, str | None]:
+    """Splits a Hub id from the revision that stands behind it: `ORG/NAME@REVISION`."""
+    id, _, revision = name.partition("@")
+    return (name, None) if Path(name).is_absolute() else (id, revision or None)
 
 
 def _fetch_from_hub(name: str) -> Path:
@@ -107,8 +115,9 @@ def _fetch_from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    id, revision = split_revision(name)
     try:
-        return Path(snapshot_download(name, allow_patterns=[*BASE_FILES, "generation_config.json"]))
+        return Path(snapshot_download(id, revision=revision, allow_patterns=[*BASE_FILES, "generation_config.json"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ArtifactError(

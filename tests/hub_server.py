@@ -1,7 +1,8 @@
-"""A Hugging Face Hub on loopback: the data sets that lie in a folder, as OWNER/NAME/FILE.
+"""A Hugging Face Hub on loopback: the data sets or models that lie in a folder, as OWNER/NAME/FILE, or as
+OWNER/NAME@REVISION/FILE at a revision of their own.
 
-It speaks what `huggingface_hub` and `datasets` ask for when they read: what a data set is, its files, and the bytes of
-one, whole or by range. A program finds it by `environment`: every request for the address in HF_ENDPOINT, and for the
+It speaks what `huggingface_hub` and `datasets` ask for when they read: what a repository is, its files, and the bytes
+of one, whole or by range. A program finds it by `environment`: every request for the address in HF_ENDPOINT, and for the
 Hub's other hosts, goes through this server as its proxy, so that none leaves the machine.
 """
 
@@ -21,8 +22,8 @@ from urllib.parse import unquote, urlsplit
 from tests.loopback import serving
 
 COMMIT = "c0ffee" + "0" * 34
-API = re.compile(r"/api/datasets/([^/]+/[^/]+)(?:/(revision|tree)/[^/]+/?(.*))?")
-FILE = re.compile(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)")
+API = re.compile(r"/api/(?:datasets|models)/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+)/?(.*))?")
+FILE = re.compile(r"(?:/datasets)?/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 PATIENCE = 240  # seconds until a reader that never lets go fails the test
 
 
@@ -32,33 +33,39 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         if asked := API.fullmatch(path):
-            self._tells(self.server.root / asked[1], asked[2], asked[3] or "")
+            self._tells(*self._find(asked[1], asked[3]), asked[2], asked[4] or "")
         elif asked := FILE.fullmatch(path):
-            self._gives(self.server.root / asked[1] / asked[2])
+            folder, commit = self._find(asked[1], asked[2])
+            self._gives(folder / asked[3], commit)
         else:
             self._sends(404, b"")
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _tells(self, data_set: Path, what: str | None, below: str) -> None:
-        if not data_set.is_dir():
+    def _find(self, name: str, revision: str | None) -> tuple[Path, str]:
+        """The folder of a repository, and its commit."""
+        own = self.server.root / f"{name}@{revision}"
+        return (own, str(revision)) if own.is_dir() else (self.server.root / name, COMMIT)
+
+    def _tells(self, repo: Path, commit: str, what: str | None, below: str) -> None:
+        if not repo.is_dir():
             return self._sends(404, b"", X_Error_Code="RepoNotFound")
-        files = sorted(path for path in data_set.rglob("*") if path.is_file())
-        names = [str(path.relative_to(data_set)) for path in files]
-        about: Any = {"id": "/".join(data_set.parts[-2:]), "sha": COMMIT, "siblings": [{"rfilename": n} for n in names]}
+        files = sorted(path for path in repo.rglob("*") if path.is_file())
+        names = [str(path.relative_to(repo)) for path in files]
+        about: Any = {"id": "/".join(repo.parts[-2:]), "sha": commit, "siblings": [{"rfilename": n} for n in names]}
         if what == "tree":
             about = [
                 {"type": "file", "path": name, "size": path.stat().st_size, "oid": _tag(path)}
                 for name, path in zip(names, files, strict=True)
-                if path.is_relative_to(data_set / below)
+                if path.is_relative_to(repo / below)
             ]
         return self._sends(200, json.dumps(about).encode(), Content_Type="application/json")
 
-    def _gives(self, path: Path) -> None:
+    def _gives(self, path: Path, commit: str) -> None:
         if not path.is_file():
-            return self._sends(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
-        content, told = path.read_bytes(), {"ETag": f'"{_tag(path)}"', "X_Repo_Commit": COMMIT}
+            return self._sends(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
+        content, told = path.read_bytes(), {"ETag": f'"{_tag(path)}"', "X_Repo_Commit": commit}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"] or "")
         if not asked:
             return self._sends(200, content, **told)
@@ -86,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Hub(ThreadingHTTPServer):
-    """The data sets below `root`. Bytes of a file from `held_from` on are sent once `released` is set."""
+    """The repositories below `root`. Bytes of a file from `held_from` on are sent once `released` is set."""
 
     daemon_threads = True
 

@@ -17,6 +17,7 @@ from revelator.artifact import (
     find_base,
     make_lasting_name,
     read_adapter_fingerprints,
+    split_revision,
     verify_adapter,
     verify_files,
     write_manifest,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def use_lasting_names(adapter_config: Any, base: str) -> None:
     """Makes PEFT's configuration equal in every process and on every machine."""
-    adapter_config.base_model_name_or_path = make_lasting_name(base)
+    adapter_config.base_model_name_or_path, adapter_config.revision = split_revision(make_lasting_name(base))
     adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from revelator import registry
-from revelator.artifact import DEFAULT_BASE, AdapterManifest, read_manifest
+from revelator.artifact import DEFAULT_BASE, AdapterManifest, read_manifest, split_revision
 from revelator.registry import Version
 from revelator.rows import SET
 from revelator.tasks import TASKS
@@ -124,7 +124,7 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
     hub_base = find_hub_base(facts, base)
     front: dict[str, Any] = {"library_name": LIBRARIES[kind], "pipeline_tag": "text-generation"}
     if hub_base:
-        front |= {"base_model": hub_base, "base_model_relation": RELATIONS[kind]}
+        front |= {"base_model": split_revision(hub_base)[0], "base_model_relation": RELATIONS[kind]}
     front["tags"] = ["revelator", "question-decomposition"]
     shown = hub_base or Path(facts.manifest.base_name).name
     use = USES[kind]

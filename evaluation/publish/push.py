@@ -19,7 +19,7 @@ import yaml
 
 from evaluation.publish.card import CARD, CONFIG, find_hub_base, read_facts, write_card
 from evaluation.publish.export import require_folder
-from revelator.artifact import ADAPTER_CONFIG, DEFAULT_BASE, GGUF, MERGED, verify_files
+from revelator.artifact import ADAPTER_CONFIG, DEFAULT_BASE, GGUF, MERGED, split_revision, verify_files
 from revelator.endpoints import check_key, mask_key
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.folders import MANIFEST
@@ -119,7 +119,8 @@ def prepare_adapter(adapter: Adapter, repo: str, base: str | None) -> Files:
     files: dict[str, Path | bytes] = {name: folder / name for name in manifest.files if name != CARD}
     if ADAPTER_CONFIG in files:
         peft = json.loads(_read(files[ADAPTER_CONFIG]))
-        files[ADAPTER_CONFIG] = _spell(peft | {"base_model_name_or_path": named})
+        id, revision = split_revision(named)
+        files[ADAPTER_CONFIG] = _spell(peft | {"base_model_name_or_path": id, "revision": revision})
     if CONFIG in files:
         values = yaml.safe_load(_read(files[CONFIG]))
         short = {name: _shorten(values[name]) for name in PLACES if values.get(name)}

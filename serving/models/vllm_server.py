@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from revelator.artifact import digest_base, read_manifest
+from revelator.artifact import digest_base, read_manifest, split_revision
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.language_model import MESSAGE_CHARACTERS, read_key
@@ -75,7 +75,7 @@ class VllmServer:
         trained = read_manifest(adapter)
         roots = [model["root"] for model in self._list_models() if model.get("root") and not model.get("parent")]
         for base in map(Path, roots):  # an adapter has a parent, a base has none
-            same_name = base.name.lower() == Path(trained.base_name).name.lower()
+            same_name = base.name.lower() == Path(split_revision(trained.base_name)[0]).name.lower()
             if not (digest_base(base) == trained.base_digest if base.is_dir() else same_name):
                 message = f"the server's base is {base}; the adapter was trained on {trained.base_name}"
                 hint = "serve that base, from a folder of that name"

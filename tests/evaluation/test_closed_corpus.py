@@ -178,9 +178,7 @@ def test_with_the_gold_index_each_search_finds_all_gold_passages_of_its_own_ques
     bare = MUSIQUE | {"id": "2hop__5_6", "question": "Who founded Sarnath?", "paragraphs": []}
     for system in ({"strategy": "auto"}, {"baseline": "naive-5"}, {"bound": "gold-plan"}):
         rows = run(tmp_path, MUSIQUE, other, bare, index="gold", **system)
-        found = {
-            row.id[-3:]: {p["title"] for node in row.trace["nodes"] for p in node["documents"]} for row in rows
-        }
+        found = {row.id[-3:]: {p["title"] for node in row.trace["nodes"] for p in node["documents"]} for row in rows}
         assert found == {"1_2": {"Lantern Row", "Ines Calloway"}, "3_4": {"Sarnath"}}
         [told] = load_run_folders([tmp_path / "-".join(system.values())])
         assert told.run.without_gold == 1 and told.run.index == {"folder": "gold"}

@@ -2,15 +2,22 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from peft import LoraConfig
 
+from revelator.artifact import digest_base
 from revelator.errors import ArtifactError
+from tests import hub_server
+from tests.training.toy import write_base
 from training.base_model import load_base
 from training.config import FineTuneConfig
+from training.export import use_lasting_names
 from training.sft import read_inputs
 
 
@@ -54,3 +61,36 @@ def test_weights_that_are_torn_empty_or_misshapen_are_one_error(weights: bytes |
         _set(folder, hidden_size=32)
     with pytest.raises(ArtifactError, match="the base cannot be loaded"):
         load_base(FineTuneConfig(steps=1, learning_rate=1e-3), folder, torch.float32)
+
+
+REVISIONS = ("a" * 40, "b" * 40)
+FETCH = "import sys; from revelator.artifact import find_base; print(find_base(sys.argv[1]))"
+
+
+def fetch(name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: huggingface_hub reads the environment when it is imported."""
+    command = [sys.executable, "-c", FETCH, name]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_base_of_the_hub_is_fetched_at_the_revision_that_its_name_says(tmp_path: Path) -> None:
+    """A hub on loopback that has two revisions of one base, and no third."""
+    for seed, revision in enumerate(REVISIONS):
+        write_base(tmp_path / "hub" / "owner" / f"tiny@{revision}", seed=seed)
+    digests = {revision: digest_base(tmp_path / "hub" / "owner" / f"tiny@{revision}") for revision in REVISIONS}
+    with hub_server.running(tmp_path / "hub") as hub:
+        environment = hub.environment(tmp_path / "home")
+        for revision, digest in digests.items():
+            done = fetch(f"owner/tiny@{revision}", environment)
+            assert digest_base(Path(done.stdout.strip())) == digest, done.stderr
+        done = fetch(f"owner/tiny@{'c' * 40}", environment)
+        assert "neither a folder nor a base that can be had from the hub" in done.stderr
+    assert len(set(digests.values())) == 2
+
+
+def test_an_adapter_names_the_revision_of_its_base_as_peft_and_the_manifest_do(tmp_path: Path) -> None:
+    peft = LoraConfig(target_modules=["b", "a"])
+    use_lasting_names(peft, f"owner/tiny@{REVISIONS[0]}")
+    assert (peft.base_model_name_or_path, peft.revision) == ("owner/tiny", REVISIONS[0])
+    use_lasting_names(peft, str(tmp_path))
+    assert (peft.base_model_name_or_path, peft.revision) == (str(tmp_path.resolve()), None)
