@@ -94,8 +94,8 @@ def find_base(name: str) -> Path:
 
 
 def make_lasting_name(name: str) -> str:
-    """How a manifest names a base: `mini`, an absolute path, or a Hub id with its revision, so that it is found from any
-    folder."""
+    """How a manifest names a base: `mini`, an absolute path, or a Hub id with its revision, so that it is found from
+    any folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return name

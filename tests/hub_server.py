@@ -2,8 +2,8 @@
 OWNER/NAME@REVISION/FILE at a revision of their own.
 
 It speaks what `huggingface_hub` and `datasets` ask for when they read: what a repository is, its files, and the bytes
-of one, whole or by range. A program finds it by `environment`: every request for the address in HF_ENDPOINT, and for the
-Hub's other hosts, goes through this server as its proxy, so that none leaves the machine.
+of one, whole or by range. A program finds it by `environment`: every request for the address in HF_ENDPOINT, and for
+the Hub's other hosts, goes through this server as its proxy, so that none leaves the machine.
 """
 
 from __future__ import annotations
