@@ -75,8 +75,10 @@ def prepare_run(
     benchmark = read(config.benchmark) if read else open_benchmark(config.benchmark, compared)
     if config.ablation.route == "oracle" and not all(question.gold.route for question in benchmark.questions):
         raise ConfigError(f"{benchmark.name} does not say the route of each question", where="ablation.route")
-    for bound in filter(None, (config.system.bound, config.index == GOLD and "gold-passages")):
-        benchmark = _keep_gold(benchmark, bound)
+    if config.system.bound:
+        benchmark = _keep_gold(benchmark, config.system.bound)
+    if config.index == GOLD:
+        benchmark = _keep_gold(benchmark, "gold-passages")
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
