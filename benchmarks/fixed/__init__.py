@@ -43,14 +43,15 @@ class FixedServices:
 
 
 def list_plans() -> dict[str, str]:
-    tree = "(Who wrote book{n}? * Where was {{writer}} born? + Where is river{n}?) * Who knows {{writer}}?"
+    tree = "(Who wrote book{n}? * Where was {{{wrote}}} born? + Where is river{n}?) * Who knows {{{born}}}?"
+    trees = [f"({tree.format(n=n, wrote=4 * n + 1, born=4 * n + 2)})" for n in range(16)]
     return {
         "1 leaf": "Who wrote book?",
         "list of 8": " + ".join(f"Who wrote book{n}?" for n in range(8)),
         "list of 64": " + ".join(f"Who wrote book{n}?" for n in range(64)),
-        "chain of 8": " * ".join(["Who wrote book?", *(f"Who taught {{person}} subject{n}?" for n in range(7))]),
-        "tree of 8": " + ".join(f"({tree.format(n=n)})" for n in range(2)),
-        "tree of 64": " + ".join(f"({tree.format(n=n)})" for n in range(16)),
+        "chain of 8": " * ".join(["Who wrote book?", *(f"Who taught {{{n}}} subject{n}?" for n in range(1, 8))]),
+        "tree of 8": " + ".join(trees[:2]),
+        "tree of 64": " + ".join(trees),
     }
 
 

@@ -1,7 +1,7 @@
 """The embedded base and a planner at an endpoint, on the same questions, which neither has read: how often each writes
 the right plan, and what typing errors cost.
 
-    python benchmarks/planners.py [--set DIR --source NAME] [--tasks translate_bnf route] [--limit 100]
+    python benchmarks/unseen_questions.py [--set DIR --source NAME] [--tasks translate_bnf route] [--limit 100]
                                   [--url http://127.0.0.1:8080/v1 --seen training/planners/qwen2.5-coder-0.5b]
 
 Without `--set`: questions in the manner of Bamboogle (Press et al. 2022), two or three hops over what everybody may
