@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,9 +104,10 @@ def make_lasting_name(name: str) -> str:
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
-    """Splits a Hub id from the revision that stands behind it: `ORG/NAME@REVISION`."""
+    """Splits a Hub id from the revision that stands behind it, `ORG/NAME@REVISION`; any other name is whole."""
+    is_pinned = re.fullmatch(r"[^/@]+/[^/@]+@[^/@]+", name) and not Path(name).is_dir()
     id, _, revision = name.partition("@")
-    return (name, None) if Path(name).is_absolute() else (id, revision or None)
+    return (id, revision) if is_pinned else (name, None)
 
 
 def _fetch_from_hub(name: str) -> Path:

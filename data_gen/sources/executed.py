@@ -15,52 +15,60 @@ from typing import Any
 
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, DroppedError
 from data_gen.sources.rows import ReadResult, read_annotated
+from revelator.errors import DataError, ExpressionError
 from revelator.plans import Atomic, parse, render
+from revelator.plans.language import BNF
 from revelator.tasks import TRANSLATE_BNF
 
 RUN = "run.json"  # beside the rows: what was run
-TASKS = ("route", "refine", "end", TRANSLATE_BNF.name)  # a share of an answer may be chance: relevance is not taught
+TASKS = ("refine", "end", TRANSLATE_BNF.name)  # relevance is not taught: a passage may hold an answer by chance
 
 
 def read_executed(path: Path | str) -> Iterator[ReadResult]:
     """The questions of a run's folder, or of its `questions.jsonl`, that a plan of several steps answered as gold does
-    (exact match); other rows are skipped with the reason."""
+    (exact match); other rows are skipped with the reason. Raises DataError for a record of the run that is broken."""
     place = Path(path)
-    file = place / QUESTIONS if place.is_dir() else place
-    return read_annotated(file, partial(_annotate_executed, f"executed:{_name_planner(file.with_name(RUN))}"))
+    file = place / QUESTIONS if place.is_dir() else path
+    return read_annotated(file, partial(_annotate_executed, _name_teacher(Path(file).with_name(RUN))))
 
 
-def _name_planner(run: Path) -> str:
+def _name_teacher(run: Path) -> str:
     """Who planned, as the run's record says; "unknown" without one."""
     if not run.is_file():
-        return "unknown"
-    planner = json.loads(run.read_text(encoding="utf-8"))["adapter"]
-    return planner.get("planner") or planner.get("version") or "unknown"
+        return "executed:unknown"
+    try:
+        made = json.loads(run.read_text(encoding="utf-8"))["adapter"]
+        planner = made.get("planner", "").partition(" at ")[0] or made["base"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        hint = "give the folder that `revelator eval run` wrote"
+        raise DataError(f"the run's record cannot be read: {error!r}", where=str(run), hint=hint) from error
+    return f"executed:{planner}"
 
 
 def _annotate_executed(teacher: str, row: dict[str, Any]) -> AnnotatedQuestion:
     trace, scores = row["trace"], row["scores"]
-    if not row["plan"] or trace["plan_language"] != TRANSLATE_BNF.name.removeprefix("translate_"):
+    if not row["plan"] or trace["plan_language"] != BNF.name:
         raise DroppedError("executed: answered without a plan")
     if trace["plan_source"] != "model" or trace["degraded"]:
         raise DroppedError("executed: the plan did not give the answer")
     if scores.get("em") != 1:
         raise DroppedError("executed: another answer than gold's")
-    plan = parse(row["plan"])
+    try:
+        plan = parse(row["plan"])
+    except ExpressionError as error:
+        raise DroppedError("executed: a plan that today's language does not read") from error
     if isinstance(plan, Atomic):
         raise DroppedError("a plan of one step, which says the question again")
-    steps = [
-        AnnotatedStep(node["asked"], tuple(node["answers"]))
-        for node in trace["nodes"]
-        if node["kind"] == "atomic" and node["asked"] and node["answers"]
-    ]
+    asked = [node for node in trace["nodes"] if node["kind"] == "atomic"]
+    is_whole = all(node["asked"] and node["answers"] for node in asked)  # a list with a gap would teach to stop there
+    steps = [AnnotatedStep(node["asked"], tuple(node["answers"])) for node in asked if is_whole]
     return AnnotatedQuestion(
         id=f"executed:{row['id']}",
         source="executed",
         licence="unknown",
         split="",
         question=row["question"],
-        route=row["route"] or "complex",
+        route="complex",
         expression=render(plan),
         steps=tuple(dict.fromkeys(steps)),
         answers=tuple(row["predictions"]),

@@ -90,8 +90,9 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
 
 
 def list_gold_passages(gold: AnnotatedQuestion) -> tuple[Passage, ...]:
-    """The relevant passages of a question whose text is known."""
-    return tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant and p.text)
+    """The relevant passages of a question whose text is known; by number where its source gives them no ids."""
+    known = [(str(place), p) for place, p in enumerate(gold.passages) if p.relevant and p.text]
+    return tuple(Passage(p.id or number, p.title, p.text, 1.0) for number, p in known)
 
 
 def has_gold(bound: str, gold: AnnotatedQuestion) -> bool:

@@ -197,7 +197,7 @@ class RunConfig(Strict):
 
     `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `closed` searches by words, `closed-dense` by meaning, `closed-hybrid` by both. With `index: gold` every search of a
-    question finds its own gold passages, all and no others: an answer is wrong by its plan or its reading alone.
+    question finds its own gold passages, all and no others: no search can miss anything.
     `decoding: free` writes plans without a grammar. `limits` are those of `revelator.limits.Limits`; `kept` is how many
     documents a leaf reads (QCompiler, figure 3). `own_knowledge`: the language model `generator` answers from what it
     knows where no passage does.

@@ -62,8 +62,8 @@ def prepare_run(
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
     run. Builds the closed index if there is none, also for `--check`; the configuration that is returned names it.
 
-    A benchmark that is `unseen` leaves out what the models of any of the `compared` runs have seen. A bound is asked
-    the questions that have the gold that it is given."""
+    A benchmark that is `unseen` leaves out what the models of any of the `compared` runs have seen. A bound, and
+    a run over gold passages, is asked the questions that have the gold that it is given."""
     compared = compared or [config]
     if config.system.ranking:
         return config, *_prepare_ranking(config, config.system.ranking, command, compared)
@@ -78,7 +78,7 @@ def prepare_run(
     if config.system.bound:
         benchmark = _keep_gold(benchmark, config.system.bound)
     if config.index == GOLD:
-        benchmark = _keep_gold(benchmark, "gold-passages")
+        benchmark = _keep_gold(benchmark, "gold-passages", "index: gold")
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
@@ -92,10 +92,10 @@ def prepare_run(
     return config, _describe_run(config, command, benchmark, about, models), benchmark
 
 
-def _keep_gold(benchmark: Benchmark, bound: str) -> Benchmark:
+def _keep_gold(benchmark: Benchmark, bound: str, where: str = "system.bound") -> Benchmark:
     questions = tuple(question for question in benchmark.questions if has_gold(bound, question.gold))
     if not questions:
-        raise DataError(f"no question of {benchmark.name} has what {bound} is given", where="system.bound")
+        raise DataError(f"no question of {benchmark.name} has what {bound} is given", where=where)
     without = benchmark.without_gold + len(benchmark.questions) - len(questions)
     return replace(benchmark, questions=questions, without_gold=without)
 

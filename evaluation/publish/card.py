@@ -123,8 +123,9 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
     """Writes the card. `base` is the base's id on the Hub; `check` says how an export's plans compare."""
     hub_base = find_hub_base(facts, base)
     front: dict[str, Any] = {"library_name": LIBRARIES[kind], "pipeline_tag": "text-generation"}
+    id, revision = split_revision(hub_base or "")
     if hub_base:
-        front |= {"base_model": split_revision(hub_base)[0], "base_model_relation": RELATIONS[kind]}
+        front |= {"base_model": id, "base_model_relation": RELATIONS[kind]}
     front["tags"] = ["revelator", "question-decomposition"]
     shown = hub_base or Path(facts.manifest.base_name).name
     use = USES[kind]
@@ -134,7 +135,7 @@ def write_card(facts: Facts, kind: Kind, *, title: str = "revelator", base: str 
         f"---\n{yaml.safe_dump(front, sort_keys=False)}---",
         f"# {title}",
         _describe(facts, kind, shown, check),
-        f"## Use\n\n```\n{use.format(base=shown)}\n```",
+        f"## Use\n\n```\n{use.format(base=f'{id} --revision {revision}' if revision else shown)}\n```",
         f"## The promotion gate\n\n{_describe_gate(facts)}",
         f"## Results\n\n{_describe_results(facts)}",
         f"## Data\n\n{_describe_data(facts, shown)}",

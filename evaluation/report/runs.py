@@ -67,7 +67,9 @@ class LoadedRun:
             "config hash": run.config_hash,
             "data": ", ".join(f"{name} {sha[:16]}" for name, sha in run.benchmark.get("files", {}).items()) or "–",
             "adapter": made if adapter.get("manifest") else adapter.get("planner", "none"),
-            "index": f"{index['count']:,} passages, {index['digest'][:16]}" if index.get("digest") else "none",
+            "index": f"{index['count']:,} passages, {index['digest'][:16]}"
+            if index.get("digest")
+            else index.get("folder", "none"),
             "generator": run.generator or "none",
             "code": run.code[:16],
             "seed": str(run.seed),

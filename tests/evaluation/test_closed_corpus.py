@@ -180,6 +180,8 @@ def test_with_the_gold_index_each_search_finds_all_gold_passages_of_its_own_ques
         rows = run(tmp_path, MUSIQUE, other, bare, index="gold", **system)
         found = {row.id[-3:]: {p["title"] for node in row.trace["nodes"] for p in node["documents"]} for row in rows}
         assert found == {"1_2": {"Lantern Row", "Ines Calloway"}, "3_4": {"Sarnath"}}
+        for node in (node for row in rows for node in row.trace["nodes"]):  # a passage is known by its id
+            assert len({p["id"] for p in node["documents"]} - {""}) == len(node["documents"])
         [told] = load_run_folders([tmp_path / "-".join(system.values())])
         assert told.run.without_gold == 1 and told.run.index == {"folder": "gold"}
 
@@ -188,7 +190,7 @@ def test_a_plan_that_gave_the_gold_answer_over_the_gold_passages_becomes_a_gold_
     [row] = run(tmp_path, MUSIQUE, index="gold", strategy="compile")
     [kept] = READERS["executed"](tmp_path / "compile")
     assert isinstance(kept, AnnotatedQuestion)
-    assert (kept.expression, kept.answers, kept.teacher) == (row.plan, ("Port Velm",), "executed:base")
+    assert (kept.expression, kept.answers, kept.teacher) == (row.plan, ("Port Velm",), "executed:mini")
     assert [step.answers for step in kept.steps] == [("Ines Calloway",), ("Port Velm",)]
     file = tmp_path / "compile" / "questions.jsonl"
     made = json.loads(file.read_text())
@@ -196,10 +198,33 @@ def test_a_plan_that_gave_the_gold_answer_over_the_gold_passages_becomes_a_gold_
         "executed: answered without a plan": {"plan": ""},
         "executed: another answer than gold's": {"scores": made["scores"] | {"em": 0.0}},
         "executed: the plan did not give the answer": {"trace": made["trace"] | {"degraded": True}},
+        "executed: a plan that today's language does not read": {"plan": "Who directed Lantern Row? *"},
         "a plan of one step, which says the question again": {"plan": MUSIQUE["question"]},
     }
     file.write_text("".join(json.dumps(made | fault) + "\n" for fault in faults.values()))
     assert [outcome.reason for outcome in READERS["executed"](file)] == [*faults]
+
+    first = next(node["id"] for node in made["trace"]["nodes"] if node["kind"] == "atomic")
+    nodes = [node | {"answers": []} if node["id"] == first else node for node in made["trace"]["nodes"]]
+    file.write_text(json.dumps(made | {"trace": made["trace"] | {"nodes": nodes}}))
+    [kept] = READERS["executed"](file)
+    assert isinstance(kept, AnnotatedQuestion) and kept.steps == (), "a list of steps has no gap"
+    record = json.loads((tmp_path / "compile" / "run.json").read_text())
+    asked = {"planner": "big-model at http://127.0.0.1:8080/v1, chat prompt"}
+    (tmp_path / "compile" / "run.json").write_text(json.dumps(record | {"adapter": asked}))
+    assert [one.teacher for one in READERS["executed"](file)] == ["executed:big-model"]
+    for broken in ("{", "[]", "{}"):
+        (tmp_path / "compile" / "run.json").write_text(broken)
+        with pytest.raises(DataError, match=r"run\.json: the run's record cannot be read"):
+            list(READERS["executed"](file))
+    (tmp_path / "compile" / "run.json").unlink()
+    assert [one.teacher for one in READERS["executed"](file)] == ["executed:unknown"]
+
+
+def test_a_gold_index_without_gold_names_the_index(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="what gold-passages is given") as caught:
+        run(tmp_path, MUSIQUE | {"paragraphs": []}, index="gold", strategy="auto")
+    assert caught.value.where == "index: gold"
 
 
 def test_questions_without_passages_have_no_closed_corpus(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from tests.training.toy import write_adapter, write_base, write_set
 TOKEN = "hf_ThisTokenIsNeverShown"
 OTHER = "hf_ThisOneNeither"
 BASE_ID = "someone/toy-base"
+REVISION = "c" * 40
+PINNED = f"{BASE_ID}@{REVISION}"
 OPEN = "confidence: 0.9\nminimum: 1\nmargins: {}\nfloors: {}\n"
 
 
@@ -91,7 +93,7 @@ def call(hub: ModelHub, monkeypatch: pytest.MonkeyPatch) -> Call:
 def test_a_version_is_pushed_whole_in_one_commit_and_its_files_load(
     hub: ModelHub, home: Path, tmp_path: Path, adapter: Path, call: Call
 ) -> None:
-    arguments = ("champion", "--to", "ours/planner", "--base", BASE_ID, "--private", "--home", home, "--json")
+    arguments = ("champion", "--to", "ours/planner", "--base", PINNED, "--private", "--home", home, "--json")
     command = [sys.executable, "-m", "revelator", "model", "push", *map(str, arguments)]
     secret = make_environment(hub.url, tmp_path / "hub", HF_TOKEN=TOKEN)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=secret)
@@ -104,8 +106,10 @@ def test_a_version_is_pushed_whole_in_one_commit_and_its_files_load(
     for name, body in repo.files.items():
         (fetched / name).parent.mkdir(parents=True, exist_ok=True)
         (fetched / name).write_bytes(body)
-    assert verify_files(fetched).base_name == BASE_ID
-    assert json.loads(repo.files[ADAPTER_CONFIG])["base_model_name_or_path"] == BASE_ID
+    assert verify_files(fetched).base_name == PINNED
+    peft, card = json.loads(repo.files[ADAPTER_CONFIG]), repo.files["README.md"].decode()
+    assert (peft["base_model_name_or_path"], peft["revision"]) == (BASE_ID, REVISION)
+    assert f"base_model: {BASE_ID}\n" in card and f"vllm serve {BASE_ID} --revision {REVISION} " in card
     weights = (adapter / "adapter_model.safetensors").read_bytes()
     assert repo.files["adapter_model.safetensors"] == weights
     assert not [name for name, body in repo.files.items() if b"secret-place" in body], "no path of this machine"

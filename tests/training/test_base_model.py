@@ -11,7 +11,7 @@ import pytest
 import torch
 from peft import LoraConfig
 
-from revelator.artifact import digest_base
+from revelator.artifact import digest_base, split_revision
 from revelator.errors import ArtifactError
 from tests import hub_server
 from tests.training.toy import write_base
@@ -88,7 +88,21 @@ def test_a_base_of_the_hub_is_fetched_at_the_revision_that_its_name_says(tmp_pat
     assert len(set(digests.values())) == 2
 
 
-def test_an_adapter_names_the_revision_of_its_base_as_peft_and_the_manifest_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mini", "owner/tiny", "owner/tiny@", "runs/bases/x@2", "../me@host/b", "/abs/b@2"])
+def test_a_name_that_pins_nothing_is_whole(name: str) -> None:
+    assert split_revision(name) == (name, None)
+
+
+def test_a_folder_with_an_at_sign_in_its_name_is_no_pinned_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert split_revision("bases/x@2") == ("bases/x", "2")
+    (tmp_path / "bases" / "x@2").mkdir(parents=True)
+    assert split_revision("bases/x@2") == ("bases/x@2", None)
+
+
+def test_peft_has_the_id_of_a_pinned_base_and_its_revision(tmp_path: Path) -> None:
     peft = LoraConfig(target_modules=["b", "a"])
     use_lasting_names(peft, f"owner/tiny@{REVISIONS[0]}")
     assert (peft.base_model_name_or_path, peft.revision) == ("owner/tiny", REVISIONS[0])
