@@ -1,5 +1,5 @@
-"""An index for each question that holds its own gold passages and nothing else: nothing but the plan and the reading
-can fail. What an executor answers over it is a plan's executed accuracy."""
+"""An index for each question that holds its own gold passages and nothing else, so that no search can miss anything.
+What an executor answers over it is a plan's executed accuracy."""
 
 from __future__ import annotations
 
