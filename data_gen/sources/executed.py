@@ -2,8 +2,8 @@
 
 A planner, such as a language model that teaches, plans published questions in `revelator eval run` with `index: gold`
 (evaluation/configs/executed.yaml). Plans that gave the gold answer are kept as gold, with what their steps answered,
-and all others are dropped by reason. It is a filter and no proof: two passages often give the answer away. Of HotpotQA's
-plans that passed a judge called .61 right, of those that did not .30 (docs/results.md).
+and all others are dropped by reason. It is a filter and no proof: two passages often give the answer away. Of
+HotpotQA's plans that passed a judge called .61 right, of those that did not .30 (docs/results.md).
 """
 
 from __future__ import annotations
