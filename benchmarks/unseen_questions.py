@@ -24,7 +24,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from data_gen.annotate.names import find_shared_names
-from evaluation.gate.scores import read_pinned_rows, score_row
+from evaluation.gate.scores import grade_row, read_pinned_rows
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.seen import TrainedModel, find_seen
 from revelator.artifact import DEFAULT_BASE, GGUF
@@ -79,7 +79,7 @@ async def score_rows(revelator: Revelator, rows: Sequence[Row]) -> list[dict[str
         batch = rows[first : first + BATCH]
         outputs = await revelator.complete(batch[0].task, [row.prompt for row in batch])
         for row, output in zip(batch, outputs, strict=True):
-            scores.append(dict(score_row(row, "" if output.degraded and row.gold else output.text)))
+            scores.append(grade_row(row, output).scores)
     return scores
 
 

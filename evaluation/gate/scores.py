@@ -206,7 +206,7 @@ def grade_rows(
         for start in range(0, len(todo), BATCH):
             batch = todo[start : start + BATCH]
             completions = complete(engine, task, [row.prompt for row in batch], decoding=decoding)
-            new = [_grade_row(row, done) for row, done in zip(batch, completions, strict=True)]
+            new = [grade_row(row, done) for row, done in zip(batch, completions, strict=True)]
             if grades:
                 grades.keep({_identify(row): one for row, one in zip(batch, new, strict=True)})
             graded |= {row.id: row for row in new}
@@ -215,7 +215,7 @@ def grade_rows(
     return [graded[row.id] for row in rows]
 
 
-def _grade_row(row: Row, done: Completion) -> GradedRow:
+def grade_row(row: Row, done: Completion) -> GradedRow:
     """Scores a completion as it is served; the fallback that stands in for a plan is not `valid`."""
     scores = {name: float(value) for name, value in score_row(row, done.text).items()}
     if done.degraded:

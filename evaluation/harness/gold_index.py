@@ -25,8 +25,8 @@ class GoldRetriever:
         return list(list_gold_passages(self._golds[_ASKED.get()])[:k])
 
 
-def over_gold_passages(ask: Ask) -> Ask:
-    """The same system, whose searches know which question is asked."""
+def announce_question(ask: Ask) -> Ask:
+    """The same system, which tells its searches the question that is asked: a leaf's own words do not say it."""
 
     async def ask_one(question: str) -> Trace:
         token = _ASKED.set(question)

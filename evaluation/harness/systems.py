@@ -20,7 +20,7 @@ from evaluation.harness.ablations import (
 )
 from evaluation.harness.config import GOLD, RunConfig
 from evaluation.harness.folder import read_questions
-from evaluation.harness.gold_index import Ask, GoldRetriever, over_gold_passages
+from evaluation.harness.gold_index import Ask, GoldRetriever, announce_question
 from evaluation.harness.system_needs import (
     JUDGED,
     choose_adapter,
@@ -78,7 +78,7 @@ async def open_system(
     opened. A bound gets the `golds` of its questions, by their text."""
     async with AsyncExitStack() as stack:
         ask = await _open_ask(config, stack, shared or SharedModels(), golds or {})
-        yield over_gold_passages(ask) if config.index == GOLD else ask
+        yield announce_question(ask) if config.index == GOLD else ask
 
 
 async def _open_ask(
