@@ -123,6 +123,7 @@ class MilvusCollection:
 
     def _check_version(self) -> None:
         said = str(self.call("get_server_version"))
+        self._is_lite = "lite" in said
         found = re.search(r"(\d{1,4})\.(\d{1,4})", said)
         version = (int(found[1]), int(found[2])) if found else (0, 0)
         if version < OLDEST or version[0] > NEWEST:
@@ -219,13 +220,16 @@ class MilvusCollection:
         self._create(self.manifest_name, schema, indexes)
 
     def create_passages(self, settings: IndexSettings, dimensions: int) -> None:
-        """Makes the collection of the passages, unless it is there."""
+        """Makes the collection of the passages, unless it is there. It is parted by file, so that a change of one
+        touches one partition; but not where Milvus Lite weighs words, which it does by what a part alone holds."""
         from pymilvus import DataType, Function, FunctionType, MilvusClient
 
         schema, indexes = MilvusClient.create_schema(), MilvusClient.prepare_index_params()
+        part_key = None if settings.sparse and self._is_lite else "source"
         for name, longest in FIELDS.items():
             if name != "words":
-                schema.add_field(name, DataType.VARCHAR, is_primary=name == "id", max_length=longest)
+                role = {"is_primary": name == "id", "is_partition_key": name == part_key}
+                schema.add_field(name, DataType.VARCHAR, max_length=longest, **role)
         schema.add_field("place", DataType.INT64)
         for name in (MARKS, READERS):
             texts = {"element_type": DataType.VARCHAR, "max_length": GROUP_BYTES, "max_capacity": MOST}

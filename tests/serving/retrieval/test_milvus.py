@@ -172,12 +172,16 @@ def test_an_index_is_changed_as_a_folder_is(library: Path, tmp_path: Path, addre
         update_index([], address, remove=["ships"])
 
 
-def test_a_passage_that_moves_to_another_file_is_there_once(tmp_path: Path, address: str) -> None:
+@pytest.mark.parametrize("kind", ["bm25", "dense"])
+def test_a_passage_that_moves_to_another_file_is_there_once(
+    tmp_path: Path, address: str, kind: Kind, encoder: Path
+) -> None:
+    """Where it stands in another partition, too: Milvus Lite parts vectors by file, and no words."""
     rows = [json.dumps({"id": str(n), "title": "", "text": f"cat number {n}"}) + "\n" for n in range(3)]
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     one.write_text(rows[0] + rows[1])
     two.write_text(rows[2])
-    build_index([one, two], address)
+    build_index([one, two], address, choose(kind, encoder))
     one.write_text(rows[0])
     two.write_text(rows[1] + rows[2])
     assert update_index([one, two], address)["count"] == 3
@@ -185,6 +189,7 @@ def test_a_passage_that_moves_to_another_file_is_there_once(tmp_path: Path, addr
     assert sorted(passage.id for passage in opened.search_many(["cat"], 10)[0]) == ["0", "1", "2"]
     collection = milvus_collection.MilvusCollection(milvus_collection.MilvusAddress.read(address))
     assert sorted(row["id"] for row in collection.read_rows('source == "two.jsonl"', ["id"])) == ["1", "2"]
+    assert (len(collection.call("list_partitions", collection.name)) > 1) == (kind == "dense")
 
 
 def test_a_build_that_was_killed_goes_on_without_duplicates(
@@ -323,9 +328,9 @@ def test_an_address_that_is_none_is_told_without_what_could_be_a_secret(text: st
 
 @contextmanager
 def serve_replies(version: str = "", refusal: str = "") -> Iterator[str]:
-    """A server that tells a version and nothing else, or refuses every call."""
+    """A server that tells a version, and refuses a collection with how it is parted; or refuses every call."""
     import grpc
-    from pymilvus.grpc_gen import common_pb2, milvus_pb2, milvus_pb2_grpc
+    from pymilvus.grpc_gen import common_pb2, milvus_pb2, milvus_pb2_grpc, schema_pb2
 
     class Servicer(milvus_pb2_grpc.MilvusServiceServicer):
         def _answer(self, context: grpc.ServicerContext) -> None:
@@ -339,6 +344,14 @@ def serve_replies(version: str = "", refusal: str = "") -> Iterator[str]:
         def GetVersion(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
             self._answer(context)
             return milvus_pb2.GetVersionResponse(status=common_pb2.Status(), version=version)
+
+        def DescribeCollection(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+            return milvus_pb2.DescribeCollectionResponse(status=common_pb2.Status(code=100, reason="not found"))
+
+        def CreateCollection(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+            fields = schema_pb2.CollectionSchema.FromString(request.schema).fields
+            parted = [field.name for field in fields if field.is_partition_key]
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"parted by {parted}")
 
     serving = grpc.server(futures.ThreadPoolExecutor(2))
     milvus_pb2_grpc.add_MilvusServiceServicer_to_server(Servicer(), serving)
@@ -355,6 +368,14 @@ def test_a_server_of_another_version_is_refused(tmp_path: Path, version: str) ->
     corpus = write_corpus(tmp_path / "c.jsonl", 5)
     with serve_replies(version) as address, pytest.raises(ArtifactError, match=rf"version {version} answers"):
         build_index([corpus], address)
+
+
+def test_a_server_is_asked_to_part_words_by_file_too() -> None:
+    """Its BM25 counts over all partitions of a collection. (No such server runs here: the request alone is read.)"""
+    with serve_replies("v2.6.3") as address:
+        collection = milvus_collection.MilvusCollection(milvus_collection.MilvusAddress.read(address))
+        with pytest.raises(Exception, match=r"parted by \['source'\]"):
+            collection.create_passages(IndexSettings(), 0)
 
 
 @pytest.mark.parametrize("token", ["", "root:hidden"])
