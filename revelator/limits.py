@@ -31,6 +31,7 @@ class Limits:
     depth: int = 16  # stages of the longest chain
     fan_out: int = 8  # values that one leaf is asked for
     concurrency: int = 16  # leaves of one question that run at the same time
+    retries: int = 1  # of a leaf without an answer, each by sources that it was not put to: docs/results.md
     steps: int = 6  # rounds of the refine loop
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 5  # of them, read by the generator; three, as in QCompiler's figure 3, find less: docs/results.md
@@ -60,7 +61,7 @@ class Limits:
             if name not in names:
                 raise InvalidRequest(f"there is no limit {name!r:.60}", hint=f"limits are {', '.join(sorted(names))}")
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            least = -math.inf if name in FREE else 0
+            least = -math.inf if name in FREE else -1 if name == "retries" else 0
             if not number or not least < value < math.inf:
                 raise InvalidRequest(f"limit {name} must be a positive number, not {value!r:.60}")
             if type(getattr(self, name)) is int and not isinstance(value, int):

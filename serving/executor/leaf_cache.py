@@ -27,7 +27,8 @@ from serving.models.releases import REVELATOR, VersionChoice, find_choice, use_c
 
 ENTRIES = 10_000
 BYTES = 64_000_000  # of all entries together; one with ten documents of 200 words has 20,000
-COUNTED = ("documents", "kept", "relevance_threshold", "relevance_floor", "answer_floor")  # the limits that decide
+# the limits that decide an answer
+COUNTED = ("documents", "kept", "retries", "relevance_threshold", "relevance_floor", "answer_floor")
 
 
 class LeafKey(NamedTuple):

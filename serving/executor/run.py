@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from revelator.errors import RevelatorError
 from revelator.limits import Limits
+from revelator.node_detail import Detail
 from revelator.plans.logic import read_conditions
 from revelator.plans.operators import read_call
 from revelator.tasks import Step
@@ -59,18 +62,37 @@ class QuestionRun:
             copy_answer(node, earlier, "reused_from")
         elif work is not None:
             await self._run_or_fall_back(node, work)
-        elif self.cache is None:
-            await self._find_answer(node, query)
         else:
-            key = make_key(node, query, self.sources, self.limits, self.writing.own_knowledge)
-            await self.cache.answer(node, key, lambda: self._find_answer(node, query))
+            query = query or read_conditions(asked)
+            await self._ask_sources(node, self.sources, query, self.limits.retries)
 
-    async def _find_answer(self, node: Node, query: str | None) -> None:
-        """Asks the sources, and then, where the deployment allows it, what the language model knows. A logical `query`,
-        or a leaf that is one, finds the texts."""
-        query = query or read_conditions(node.asked or node.question)
-        await answer_from_sources(self.models, self.sources, node, self.limits, self.recorder.report, query)
-        await self._ask_own_knowledge(node)
+    async def _ask_sources(self, node: Node, sources: Sources, query: str | None, retries: int) -> None:
+        """Puts a leaf to the sources, or answers it from the cache. If it has no answer, it is put to those that were
+        not asked, as a node below, whose answer becomes that of the leaf."""
+        if self.cache is None:
+            await self._find_answer(node, sources, query, retries)
+        else:
+            key = make_key(node, query, sources, self.limits, self.writing.own_knowledge)
+            await self.cache.answer(node, key, lambda: self._find_answer(node, sources, query, retries))
+        others = _list_others(node, sources, retries)
+        if node.status != "unanswered" or not others:
+            return
+        below = self.recorder.open("atomic", node.question, parent=node.id, id=f"{node.id}.1")
+        below.asked, below.detail["fallback"] = node.asked, "put to other sources"
+        node.detail["fallback"] = {"node": below.id, "because": node.error}
+        with suppress(RevelatorError), self.recorder.record(below):  # a failed source is one that has no answer
+            await self._ask_sources(below, others, query, retries - 1)
+        if below.answers:
+            own = {name: said for name, said in node.detail.items() if name in ("sources", "selection", "fallback")}
+            copy_answer(node, below, "fallback")
+            node.detail |= cast(Detail, own)
+
+    async def _find_answer(self, node: Node, sources: Sources, query: str | None, retries: int) -> None:
+        """Asks the sources, and then, where no others are left and the deployment allows it, what the language model
+        knows. A logical `query` finds the texts."""
+        await answer_from_sources(self.models, sources, node, self.limits, self.recorder.report, query)
+        if not _list_others(node, sources, retries):
+            await self._ask_own_knowledge(node)
 
     async def _run_or_fall_back(self, node: Node, work: Query | Sequence[Node]) -> None:
         """Runs an operator, or answers from what the children answered. Where that gives no answer, retrieval with the
@@ -117,3 +139,8 @@ class QuestionRun:
         """Says in the trace that a fallback answered, and why."""
         self.recorder.trace.degraded = True
         self.recorder.trace.reason = reason
+
+
+def _list_others(node: Node, sources: Sources, retries: int) -> Sources | None:
+    """The sources that a leaf may still be put to; None where all of them were asked."""
+    return sources.pass_over([report["source"] for report in node.detail.get("sources", ())]) if retries else None

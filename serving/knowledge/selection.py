@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -92,10 +92,11 @@ class Selector:
         self.about = about or {}
         self.revelator = revelator
 
-    async def choose(self, query: Query) -> Selection:
-        """The sources to ask, in their order, at least one."""
-        if self.way == "all":
-            return Selection(self._sources[: self._most])
+    async def choose(self, query: Query, passed_over: Collection[str] = ()) -> Selection:
+        """The sources to ask, in their order, at least one; no model chooses among those that it passed over before."""
+        if self.way == "all" or passed_over:
+            left = [source for source in self._sources if source.name not in passed_over]
+            return Selection(tuple(left[: self._most]))
         return await self._choose_by_model(query)
 
     def _keep_best(self, points: Mapping[str, float]) -> tuple[Source, ...]:

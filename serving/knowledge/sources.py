@@ -12,7 +12,7 @@ import copy
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal
@@ -115,6 +115,7 @@ class Sources:
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
         self.scope = PUBLIC
+        self._passed_over: frozenset[str] = frozenset()
         self.settings = settings or SourceSettings()
         self._selector = Selector(sources, self.settings, writer, about, revelator)
         self._breakers = {source.name: CircuitBreaker(source.name, policy) for source in sources}
@@ -135,6 +136,12 @@ class Sources:
         scoped.scope = scope
         return scoped
 
+    def pass_over(self, names: Collection[str]) -> Sources | None:
+        """The same sources, of which all but the named ones are asked, whoever selects; None where that is none."""
+        others = copy.copy(self)
+        others._passed_over = self._passed_over.union(names)
+        return None if self.is_index or others._passed_over.issuperset(s.name for s in self.all) else others
+
     async def require_fields(self) -> None:
         """Raises InvalidRequest for a filter that names a field, or a kind of value, that no source has among what the
         caller may read."""
@@ -149,7 +156,7 @@ class Sources:
         """Asks the selected sources, all at once, for at most `k` passages a text each, or as the settings say. With a
         filter those that hold no documents are not asked."""
         k, query = self.settings.passages or k, replace(query, scope=self.scope)
-        selection = await self._selector.choose(query)
+        selection = await self._selector.choose(query, self._passed_over)
         without = [source for source in selection.sources if source.kind != "text"] if self.scope.where else []
         if without:
             texts = [source for source in selection.sources if source.kind == "text"]
@@ -208,7 +215,8 @@ class Sources:
         if None in states:
             return None
         held = " ".join(f"{source.name}={state}" for source, state in zip(self.all, states, strict=True))
-        return f"{held} {self.scope.where!r} {sorted(self.scope.groups or ())} {self.scope.groups is None}"
+        read = f"{self.scope.where!r} {sorted(self.scope.groups or ())} {self.scope.groups is None}"
+        return f"{held} {sorted(self._passed_over)} {read}"
 
     def keep(self, names: Sequence[str]) -> Sources:
         """The same with the named sources alone."""

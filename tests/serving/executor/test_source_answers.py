@@ -13,6 +13,7 @@ import pyoxigraph as ox
 import pytest
 
 from revelator.errors import ArtifactError, Unavailable
+from revelator.limits import Limits
 from revelator.plans.art import Art, render
 from revelator.plans.operators import Filter, Relate, Search
 from revelator.trace import Node, Trace
@@ -22,6 +23,7 @@ from serving.knowledge.operators import build_leaf_query
 from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources
 from serving.models.generators import EndpointGenerator
+from serving.protocols import Writing
 from serving.retrieval import build_index
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
@@ -48,6 +50,7 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
     web.replies["/search"] = HITS
 
     async def ask(world: Toy, question: str, settings: str = "", web_timeout: float = 20, **options: Any) -> Trace:
+        writing = options.pop("writing", Writing())
         (tmp_path / "sources.yaml").write_text(
             f"{settings}\nsources:\n- {{kind: text, name: papers, index: papers}}\n"
             f"- {{kind: graph, name: films, folder: {films}}}\n"
@@ -55,7 +58,7 @@ def ask(tmp_path: Path, films: Path, web: Web) -> Ask:
         )
         sources = open_sources(tmp_path / "sources.yaml")
         world.outputs = {"translate_art": "{"} | dict(world.outputs)
-        executor = Executor(world, sources, world)
+        executor = Executor(world, sources, world, writing=writing)
         trace = await executor.run(question, **options)
         await sources.close()
         return Trace.from_json(json.loads(trace.dump_json()))
@@ -107,6 +110,35 @@ async def test_a_graph_is_asked_by_the_operator_that_the_model_writes_for_a_leaf
 async def test_an_operator_that_does_not_fit_leaves_the_words_of_the_question(ask: Ask, written: Art) -> None:
     trace = await ask(Toy(outputs={"translate_art": render(written)}), WHO, strategy="single")
     assert trace.answers == ["Ada Quill"]
+
+
+async def test_a_leaf_without_an_answer_is_put_to_the_sources_that_were_not_asked(ask: Ask) -> None:
+    """As a node below, which `retries` bounds; the answer is that of the leaf, and each source is asked once."""
+    trace = await ask(Toy(), WHO, "per_leaf: 1", strategy="single")
+    leaf, below = trace.nodes
+    assert (trace.outcome, leaf.answers, leaf.detail["method"]) == ("answered", ["Ada Quill"], "films")
+    assert leaf.find_evidence() == below.find_evidence() is not None
+    assert (below.parent, leaf.detail["fallback"]["node"]) == (leaf.id, below.id)
+    assert [list_outcomes(node) for node in trace.nodes] == [{"papers": "passages"}, {"films": "answered"}]
+    for asked, retries, tries in [(WHO, 0, 1), ("Who?", 1, 2), ("Who?", 2, 3), ("Who?", 9, 3)]:
+        trace = await ask(Toy(), asked, "per_leaf: 1", strategy="single", limits=Limits(retries=retries))
+        assert (trace.outcome, len(trace.nodes)) == ("unanswered", tries)
+    assert len((await ask(Toy(), "Who?", strategy="single")).nodes) == 1
+
+
+async def test_a_source_that_fails_the_second_time_is_named(ask: Ask, web: Web) -> None:
+    web.replies["/search"] = 404
+    trace = await ask(Toy(), "Who?", "per_leaf: 2", strategy="single")
+    leaf, below = trace.nodes
+    assert (trace.outcome, leaf.status, below.status) == ("failed", "unanswered", "failed")
+    assert "web: " in str(below.error)
+
+
+async def test_what_a_language_model_knows_comes_after_all_sources(ask: Ask) -> None:
+    world, writing = Toy({f"direct: {WHO}": ["Bo Marsh"]}), Writing(own_knowledge=True)
+    assert (await ask(world, WHO, "per_leaf: 1", writing=writing, strategy="single")).answers == ["Ada Quill"]
+    trace = await ask(world, WHO, "per_leaf: 1", writing=writing, strategy="single", limits=Limits(retries=0))
+    assert trace.answers == ["Bo Marsh"]
 
 
 @pytest.mark.parametrize("is_on", [True, False])
