@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 
 from serving.service.addresses import Ports
 from tests.chat_server import write_reading
+from tests.chromium import browser  # noqa: F401  a fixture
 from tests.served_base import served_base, transformers_url, vllm, vllm_url  # noqa: F401  fixtures
 from tests.served_llm import llm_url  # noqa: F401
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base

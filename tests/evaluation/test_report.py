@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
@@ -34,7 +33,6 @@ from revelator.files import sha256_file
 from revelator.trace import Node, Passage, Trace
 from tests.evaluation.report_runs import BITE, write_runs
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 KINDS = {
     "quality-tokens",
     "quality-latency",
@@ -57,17 +55,6 @@ def made(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = CliRunner().invoke(report, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -16,11 +16,12 @@ from typing import Any
 import mlflow
 import pytest
 from click.testing import CliRunner
+from playwright.sync_api import expect
 
 from data_gen.questions import AnnotatedQuestion
 from revelator import spans
 from revelator.cli import revelator
-from tests.serving.inspector.test_page import ask, browser, expect, needs_browser, opened  # noqa: F401  a fixture
+from tests.serving.inspector.test_page import ask, opened
 from tests.serving.inspector.world import MODEL, PLAN, QUESTION, Asked, inspecting, runs_in
 from tests.tracking_server import telling_spans
 
@@ -220,11 +221,10 @@ def test_a_run_that_mlflow_was_not_told_of_says_how_it_would_be(address: str) ->
 
 
 @pytest.fixture
-def page(browser, judged: str) -> Iterator[Any]:  # noqa: F811
+def page(browser, judged: str) -> Iterator[Any]:
     yield from opened(browser, judged)
 
 
-@needs_browser
 def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     ask(page)
     page.get_by_label("Comment").fill("as the book has it")
@@ -237,7 +237,6 @@ def test_the_page_says_it_by_buttons_and_shows_what_was_said(page: Any) -> None:
     expect(page.get_by_label("Comment")).to_have_value("as the book has it")
 
 
-@needs_browser
 def test_a_plan_is_corrected_by_writing_it_and_one_click(page: Any) -> None:
     ask(page)
     right, run = "Who directed UHF? * When was {director} born?", page.url.partition("?run=")[2]
@@ -264,7 +263,6 @@ def test_a_plan_is_corrected_by_writing_it_and_one_click(page: Any) -> None:
     assert read_assessments(send(f"{address}/api/runs/{run}")[1][0])["plan"].value == right
 
 
-@needs_browser
 def test_undoing_an_edit_leaves_the_button_that_keeps_the_plan(page: Any) -> None:
     ask(page)
     page.get_by_role("textbox", name="Plan").fill("Who directed UHF?")
@@ -282,7 +280,6 @@ def test_documents_are_not_judged_where_traces_hold_no_texts(judged: str) -> Non
     assert status == 400 and "REVELATOR_LOG_QUESTIONS" in refusal["error"]["hint"] and read_assessments(run) == {}
 
 
-@needs_browser
 def test_each_document_of_a_step_is_marked_as_relevant_or_not(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(spans.QUESTIONS_VARIABLE, "1")
     ask(page)
@@ -299,8 +296,7 @@ def test_each_document_of_a_step_is_marked_as_relevant_or_not(page: Any, monkeyp
     expect(page.locator(".detail .document [aria-pressed=true]")).to_have_text(["relevant", "not relevant"])
 
 
-@needs_browser
-def test_the_page_asks_for_no_judgement_that_nobody_would_keep(browser: Any, address: str) -> None:  # noqa: F811
+def test_the_page_asks_for_no_judgement_that_nobody_would_keep(browser: Any, address: str) -> None:
     for page in opened(browser, address):
         ask(page)
         expect(page.locator(".judging")).to_have_count(0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from revelator.trace import Node, Trace
 from serving.inspector.runs import StoredRun
@@ -23,21 +24,7 @@ TREE = (
     f'{{"question": "{QUESTION}", "children": [{{"question": "Who directed UHF?", "search": {{"name": "UHF"}}}}, '
     '{"question": "Where was [1] born?", "direct": true}]}'
 )
-sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
-pytestmark = needs_browser
-expect = sync_api.expect
 expect.set_options(timeout=20_000)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -63,7 +50,7 @@ def opened(browser, address: str, **options: object) -> Iterator:
 
 def list_violations(page) -> list[str]:
     """What axe-core calls serious or critical, with the elements."""
-    found = axe.Axe().run(page).response["violations"]
+    found = Axe().run(page).response["violations"]
     grave = [each for each in found if each["impact"] in ("serious", "critical")]
     return [f"{each['id']}: {[node['html'][:120] for node in each['nodes']]}" for each in grave]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,8 +25,8 @@ from revelator.errors import DataError
 from revelator.trace import Passage
 from serving.retrieval.documents import read_document
 from serving.retrieval.markup import convert_page
+from tests.chromium import CHROMIUM
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SITE = """<html><head><title>Leave | Yard</title></head><body>
 <div class="banner" id="cookies"><p>We use cookies to make this site better for you.</p><button>Accept</button></div>
 <header><a href="/">Yard</a></header><nav><ul><li><a href="/a">Home</a></li><li><a href="/b">Prices</a></li></ul></nav>

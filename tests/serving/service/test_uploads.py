@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
 from revelator.client import Client
 from serving.home.config import ServingConfig
@@ -17,13 +18,7 @@ from serving.retrieval import build_index
 from serving.service.addresses import Exposure
 from tests.conftest import Endpoint
 from tests.service_thread import serve_in_thread
-from tests.serving.inspector.test_page import (  # noqa: F401 (a fixture)
-    browser,
-    expect,
-    list_violations,
-    needs_browser,
-    opened,
-)
+from tests.serving.inspector.test_page import list_violations, opened
 from tests.serving.service.conftest import WAIT, Service
 
 GUIDE = "# The Flume Laboratory\n\nThe head of the Flume Laboratory is Ines Calloway.\n"
@@ -105,8 +100,7 @@ def test_beyond_this_machine_the_page_adds_nothing_unless_it_is_told_to(
             assert httpx.get(url, trust_env=False).status_code == 401
 
 
-@needs_browser
-def test_a_person_adds_a_document_and_asks_it(served: Service, browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_person_adds_a_document_and_asks_it(served: Service, browser, tmp_path: Path) -> None:
     served.endpoint.knowledge[QUESTION] = ["Ines Calloway"]
     (tmp_path / "guide.md").write_text(GUIDE)
     for page in opened(browser, served.running.http):
