@@ -27,21 +27,15 @@ VALUES: dict[str, Callable[[Any], Any]] = {"bnf": drawing.to_json, "art": art.to
     "--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="The language of the plan."
 )
 @click.option("--file", type=click.File("rb"), help="Read one plan from this file, `-` for standard input, instead.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["tree", "json", "letters"]),
-    help="Write this alone to standard output, and the diagnostics to standard error.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object a plan; always so with `-`.")
-def check(expression: str, language: str, file: BinaryIO | None, form: str | None, as_json: bool) -> None:
+def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) -> None:
     """Show the plan that EXPRESSION spells, and whether it can be executed.
 
     `-`, the default, reads one plan a line from standard input.
 
     Of a valid one show also what it leaves open, as advice: a name that may stand for one of several results
     (which-result), with the numbers that say which, and a difference within one question (one-question). The JSON
-    object has the diagnostics and, as `plan`, the plan in the form that `--format json` writes.
+    object has the letters, the diagnostics and, as `plan`, the steps.
 
     \b
     Exit status: 0 all valid, 1 some invalid, 2 wrong usage.
@@ -49,8 +43,7 @@ def check(expression: str, language: str, file: BinaryIO | None, form: str | Non
     \b
     Examples:
       revelator plan check "Who directed UHF? * When was {director} born?"
-      revelator plan check "(When was Eva born? + When was Kim born?) => argmin" --format json
-      revelator plan check "(A? + B?) * Which of {a} and {b} is older?" --format letters
+      revelator plan check "(When was Eva born? + When was Kim born?) => argmin"
       revelator plan check --language logic '"films" AND NOT ("silent" OR "short")'
       revelator plan check --language art --file tree.json
       revelator plan check --json "Who is {x}?"
@@ -58,10 +51,6 @@ def check(expression: str, language: str, file: BinaryIO | None, form: str | Non
     """
     chosen = LANGUAGES[language]
     many = expression == "-" and file is None
-    if form and (many or as_json):
-        raise click.UsageError("--format draws one plan: leave --json out, and give the plan or --file")
-    if (form == "json" and language not in VALUES) or (form == "letters" and language != BNF.name):
-        raise click.UsageError(f"{language} has no {form}")
     valid = True
     for text in _lines() if many else [_read(expression, file)]:
         verdict, plan = chosen.diagnose(text), _parse(chosen, text)
@@ -70,10 +59,10 @@ def check(expression: str, language: str, file: BinaryIO | None, form: str | Non
             values = VALUES[language](plan) if plan is not None and language in VALUES else None
             click.echo(json.dumps({**verdict, "plan": values}))
             continue
-        click.echo(_write_verdict(verdict), err=form is not None)
+        click.echo(_write_verdict(verdict))
         if plan is not None:
-            click.echo(_draw(plan, language, form or "tree", verdict["valid"]))
-        click.echo(_write_diagnostics(verdict), err=form is not None, nl=False)
+            click.echo(_draw(plan, language, verdict["valid"]))
+        click.echo(_write_diagnostics(verdict), nl=False)
     sys.exit(0 if valid else 1)
 
 
@@ -85,11 +74,7 @@ def _parse(language: PlanLanguage, text: str) -> Any:
         return None
 
 
-def _draw(plan: Any, language: str, form: str, valid: bool) -> str:
-    if form == "letters":
-        return drawing.to_letters(plan)
-    if form == "json":
-        return json.dumps(VALUES[language](plan), indent=2)
+def _draw(plan: Any, language: str, valid: bool) -> str:
     drawn = TREES[language](plan)
     if language == BNF.name and valid and (numbered := render(spell_by_numbers(plan))) != render(plan):
         drawn += f"\nby name:   {render(plan)}\nby number: {numbered}"

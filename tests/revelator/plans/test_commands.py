@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from revelator.cli import revelator
+from revelator.plans import parse, to_json
 
 COMMAND = [sys.executable, "-c", "from revelator.cli import main; main()"]
 
@@ -19,20 +20,6 @@ def run(*arguments, given=b""):
 
 def run_process(*arguments, given=b""):
     return subprocess.run([*COMMAND, *arguments], input=given, capture_output=True, check=False)
-
-
-def test_a_format_is_alone_on_standard_output_and_what_is_wrong_beside_it():
-    text = "A * (B {x} + C)"
-    letters = run("plan", "check", text, "--format", "letters")
-    assert (letters.stdout, letters.stderr, letters.exit_code) == ("A * (B + C)\n", "valid: A * (B + C)\n", 0)
-    wrong = run("plan", "check", "A * B", "--format", "letters")
-    assert (wrong.stdout, wrong.exit_code) == ("A * B\n", 1)
-    assert wrong.stderr.startswith("invalid: A * B\nmissing-dependency: ")
-    assert json.loads(run("plan", "check", text, "--format", "json").stdout)["canonical"] == text
-    assert run("plan", "check", "--file", "-", "--format", "letters", given=text.encode()).stdout == "A * (B + C)\n"
-    assert run("plan", "check", text, "--format", "tree").stdout.startswith("*  in order\n├─ 1  A\n└─ +  in parallel")
-    nothing = run("plan", "check", "A ) B", "--format", "tree")
-    assert (nothing.stdout, nothing.exit_code) == ("", 1) and "  A ) B\n    ^\n" in nothing.stderr
 
 
 def test_the_plan_is_drawn_between_the_verdict_and_what_is_wrong():
@@ -64,7 +51,7 @@ def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
         "leaves": 2,
         "diagnostics": [],
         "advice": [],
-        "plan": json.loads(run("plan", "check", "A * B {x}", "--format", "json").stdout),
+        "plan": to_json(parse("A * B {x}")),
     }
     assert rows[0]["plan"]["numbered"] == "A * B {1}" and rows[1]["plan"] is None
     assert (rows[1]["canonical"], rows[1]["letters"], rows[1]["leaves"]) == (None, None, 0)
@@ -102,16 +89,6 @@ def test_trees_and_queries_are_drawn_and_checked_by_their_language(tmp_path):
     assert row["plan"] is None
     drawn = run("plan", "check", "--language", "logic", '"a" AND NOT "b"').stdout
     assert drawn == 'valid\nAND\n├─ "a"\n└─ NOT\n   └─ "b"\n'
-
-
-def test_what_a_language_does_not_have_is_wrong_usage():
-    assert run("plan", "check", "--language", "logic", "--format", "letters", '"a"').exit_code == 2
-    assert run("plan", "check", "--language", "art", "--format", "letters", "{}").exit_code == 2
-
-
-@pytest.mark.parametrize("arguments", [["-"], ["A", "--json"]])
-def test_a_format_beside_json_is_wrong_usage(arguments):
-    assert run("plan", "check", *arguments, "--format", "letters").exit_code == 2
 
 
 def test_a_reader_that_goes_away_ends_check_quietly():
