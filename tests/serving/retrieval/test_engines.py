@@ -31,7 +31,7 @@ def test_every_engine_finds_what_a_comparison_with_all_finds(tmp_path: Path, nam
     build(name, tmp_path / name, tmp_path / VECTORS, TEXTS)
     found, took, _ = ask(name, tmp_path / name, questions)
     exact = find_nearest(matrix, questions, 10)[1]
-    assert measure_recall(np.array(found), exact) >= (0.75 if name == "IVF-PQ" else 0.98)
+    assert measure_recall(np.array(found), exact) >= 0.98
     assert len(took) == len(questions) and min(clock for clock, _ in took) > 0
 
 

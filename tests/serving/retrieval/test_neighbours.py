@@ -62,7 +62,7 @@ def test_nearly_all_of_the_nearest_are_found_and_scored_exactly(tmp_path: Path, 
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("factory", ["HNSW4", "IVF64,PQ16"])
+@pytest.mark.parametrize("factory", ["HNSW8", "IVF64,PQ16"])
 def test_a_search_looks_at_more_until_it_finds_nearly_all_and_the_file_keeps_how_much(
     tmp_path: Path, factory: str
 ) -> None:
