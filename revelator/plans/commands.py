@@ -50,6 +50,8 @@ def check(expression: str, language: str, file: BinaryIO | None, as_json: bool) 
       revelator plan check - < expressions.txt > verdicts.jsonl
     """
     chosen = LANGUAGES[language]
+    if file and expression != "-":
+        raise click.UsageError("give a plan or --file, not both")
     many = expression == "-" and file is None
     valid = True
     for text in _lines() if many else [_read(expression, file)]:

@@ -30,6 +30,7 @@ from revelator.plans.lexer import LIST
 from revelator.plans.operations import CONDITIONAL, OPERATIONS, SIGNS, Condition
 
 MOST_STEPS = 16  # of a plan, those that are written twice included
+TOO_MANY = f"too many steps: more than {MOST_STEPS}, those that a plan writes twice included"
 
 
 class UnspelledError(ValueError):
@@ -110,7 +111,7 @@ def write_plan(steps: Steps) -> Expression:
     used = {need for step in steps for need in step.needs}
     ends = [index for index in range(len(steps)) if index not in used]
     if len(steps) > MOST_STEPS:  # each may double the plan
-        raise UnspelledError("a plan of too many steps")
+        raise UnspelledError(TOO_MANY)
     if any(isinstance(step, OperationStep) for step in steps):
         tree = _join([_build(steps, end) for end in ends])
     else:
@@ -118,7 +119,7 @@ def write_plan(steps: Steps) -> Expression:
     try:
         return _spell(steps, tree, [], iter(range(1, MOST_STEPS + 1)))[0]
     except StopIteration:
-        raise UnspelledError("a plan of too many steps") from None
+        raise UnspelledError(TOO_MANY) from None
 
 
 def _build(steps: Steps, last: int) -> Tree:
@@ -256,6 +257,8 @@ def _read_step(step: Any) -> PlanStep | OperationStep:
                 condition = _read_condition(more)
                 needs = dict.fromkeys([*of, *(condition.steps if condition else ())])
                 return OperationStep(name, tuple(number - 1 for number in needs), condition=condition)
+        case {"operation": str(name)} if name not in OPERATIONS:
+            raise UnspelledError(f"there is no operation {name[:50]!r}, but {', '.join(OPERATIONS)}")
     raise UnspelledError(f"this is no step: {json.dumps(step, ensure_ascii=False)[:100]}")
 
 

@@ -32,7 +32,14 @@ def test_the_plan_is_drawn_between_the_verdict_and_what_is_wrong():
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(["A"], 0), (["A * B"], 1), (["A ) B"], 1), (["Who is {a?"], 1), (["--language", "no", "A"], 2)],
+    [
+        (["A"], 0),
+        (["A", "--file", "-"], 2),
+        (["A * B"], 1),
+        (["A ) B"], 1),
+        (["Who is {a?"], 1),
+        (["--language", "no", "A"], 2),
+    ],
 )
 def test_check_tells_by_its_exit_status(arguments, status):
     assert run("plan", "check", *arguments).exit_code == status

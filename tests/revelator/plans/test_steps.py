@@ -81,7 +81,7 @@ def test_a_json_list_of_steps_is_a_plan(steps: list[dict], plan: str) -> None:
     ("steps", "says"),
     [
         ([{"ask": "Who made {2}?"}, {"ask": "b"}], "step 1 refers to a later step or to none"),
-        ([{"ask": "a"}, {"operation": "total", "of": [1]}], "this is no step"),
+        ([{"ask": "a"}, {"operation": "total", "of": [1]}], "no operation 'total', but count"),
         ([{"ask": "a"}, {"operation": "count", "of": []}], "this is no step"),
         ([{"ask": "a"}, {"operation": "count", "of": [True]}], "this is no step"),
         ([{"ask": "a"}, {"operation": "count", "of": [3]}], "step 2 refers to a later step or to none"),
