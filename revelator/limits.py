@@ -17,6 +17,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelat
 
 # limits that a request may also raise
 FREE = ("plan_floor", "rewrite_floor", "relevance_threshold", "relevance_floor", "answer_floor")
+MAY_BE_0 = ("retries",)
 LONGEST_MS = 3_600_000.0  # that a deployment may allow a question
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
@@ -61,9 +62,11 @@ class Limits:
             if name not in names:
                 raise InvalidRequest(f"there is no limit {name!r:.60}", hint=f"limits are {', '.join(sorted(names))}")
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            least = -math.inf if name in FREE else -1 if name == "retries" else 0
-            if not number or not least < value < math.inf:
-                raise InvalidRequest(f"limit {name} must be a positive number, not {value!r:.60}")
+            least = -math.inf if name in FREE else 0
+            is_off = value == 0 and name in MAY_BE_0
+            if not number or not (is_off or least < value < math.inf):
+                wanted_is = "0 or a positive number" if name in MAY_BE_0 else "a positive number"
+                raise InvalidRequest(f"limit {name} must be {wanted_is}, not {value!r:.60}")
             if type(getattr(self, name)) is int and not isinstance(value, int):
                 raise InvalidRequest(f"limit {name} must be a whole number, not {value!r:.60}")
         free = {name: value for name, value in wanted.items() if name in FREE}

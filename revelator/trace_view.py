@@ -125,6 +125,8 @@ def _write_label(node: Node, whole: str) -> Text:
         label.append(f"\nasked as {node.detail['call']}", "dim")
     if "logic" in node.detail:
         label.append(f"\nfound by {node.detail['logic']}", "dim")
+    if isinstance(tried := node.detail.get("fallback"), str):
+        label.append(f"\n{tried}", "dim")
     for report in node.detail.get("sources", ()):
         if "error" in report:
             label.append(f"\nwithout {report['source']}: {report['error']}", "yellow")

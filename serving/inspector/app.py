@@ -9,7 +9,7 @@
     GET  /api/runs/{id}             one of them
     POST /api/runs/{id}/judgement   `judging.Judgement`, kept in MLflow; gives the run
     GET  /api/passages?id=…         a passage of the index, and those before and behind it in its document
-    POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
+    POST /v1/chat/completions                       OpenAI's, with GET /v1/models and /v1/models/{name} (`chat`)
     POST /v1/responses                              OpenAI's, too (`serving.inspector.responses`)
 
 An error is {"error": {…}} with the fields of `write_error_json`, below /v1 with those of OpenAI's; of a stream that
@@ -100,6 +100,7 @@ def make_routes(servers: Sequence[Server], runs: Runs, tracking_uri: str | None 
         Route("/api/runs/{id}/judgement", pages.judge, methods=["POST"]),
         Route("/api/passages", pages.read_passage),
         Route("/v1/models", openai.models),
+        Route("/v1/models/{name}", openai.model),
         Route("/v1/chat/completions", openai.complete, methods=["POST"]),
         Route("/v1/responses", Responses(by_name, runs).create, methods=["POST"]),
     ]

@@ -123,17 +123,24 @@ def find_server(servers: Mapping[str, Server], model: str) -> str:
     return models[model]
 
 
+def _describe_model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "revelator"}
+
+
 class Chat:
-    """The two routes."""
+    """The three routes."""
 
     def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
         self._servers = servers
         self._runs = runs
 
     async def models(self, request: Request) -> Response:
-        names = name_models(self._servers)
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "revelator"} for name in names]
-        return JSONResponse({"object": "list", "data": data})
+        return JSONResponse({"object": "list", "data": [*map(_describe_model, name_models(self._servers))]})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        find_server(self._servers, name)
+        return JSONResponse(_describe_model(name))
 
     async def complete(self, request: Request) -> Response:
         wanted = await read_body(request, CompletionRequest)
@@ -230,5 +237,5 @@ def describe_error(error: RevelatorError) -> dict[str, Any]:
     kind = _TYPES.get(status, "server_error")
     param = error.where if status in (400, 404) else None
     message = f"{error.message} ({error.hint})" if error.hint else error.message
-    code = "model_not_found" if isinstance(error, DataError) else type(error).__name__
+    code = "model_not_found" if error.where == "model" else type(error).__name__
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

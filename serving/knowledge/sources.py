@@ -137,9 +137,11 @@ class Sources:
         return scoped
 
     def pass_over(self, names: Collection[str]) -> Sources | None:
-        """The same sources, of which all but the named ones are asked, whoever selects; None where that is none."""
+        """The same sources, of which all but the named ones are asked, whoever selects; None where that is none. With a
+        filter those that hold no documents are passed over, too."""
         others = copy.copy(self)
-        others._passed_over = self._passed_over.union(names)
+        unasked = [source.name for source in self.all if source.kind != "text"] if self.scope.where else []
+        others._passed_over = self._passed_over.union(names, unasked)
         return None if self.is_index or others._passed_over.issuperset(s.name for s in self.all) else others
 
     async def require_fields(self) -> None:

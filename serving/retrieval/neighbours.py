@@ -35,8 +35,8 @@ KEPT = 128  # candidates that are kept while a graph is built or searched
 PROBED = 1 / 16  # of the lists that a search reads, `LEAST_PROBED` at least
 LEAST_PROBED = 8
 # Of the nearest: where fewer are found, a search looks at twice as much, and so on. Drawn queries are easier than
-# questions: lists by cluster that find .974 to .996 of those of the former find .916 to .964 of the latter's, and
-# from .998 on .986 or more (10,000 to a million passages: docs/operations.md).
+# questions: of IVF-PQ, .98 of the former's came with .959 to .967 of the latter's, .998 with .985 or more
+# (10,000 to a million passages: docs/operations.md).
 WANTED = 0.998
 MOST_EFFORT = 16  # times as much, at most
 MOST_ON_CARDS = 2_048  # passages that FAISS finds on a card at most, and lists that it reads there

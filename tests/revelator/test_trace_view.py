@@ -183,3 +183,9 @@ def test_a_step_says_which_source_it_went_without_and_which_list_its_answer_stan
     assert 'found by "a" AND NOT "b"' in text
     assert "without web: left out after 3 s" in text and "without papers" not in text
     assert "films says Bo Marsh; Cy Vane" in text
+
+
+def test_a_step_that_was_put_to_other_sources_says_so():
+    trace = example()
+    trace.nodes.append(Node("3.1", "atomic", "Who?", parent="3", detail={"fallback": "put to other sources"}))
+    assert any(line.endswith("put to other sources") for line in shown(trace))

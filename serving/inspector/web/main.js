@@ -47,7 +47,7 @@ async function ask({ plan = null, language, reuse = null }) {
 // Asks one server and shows each event; gives the id of the run that was kept, or null.
 async function follow(view, wanted, signal) {
   const replay = new Replay();
-  const record = { id: null, server: wanted.server ?? "", trace: { question: wanted.question, nodes: [], versions: {} }, reuse: wanted.reuse };
+  const record = { id: null, server: wanted.server ?? "", trace: { question: wanted.question, plan: wanted.plan, plan_language: wanted.language, nodes: [], versions: {} }, reuse: wanted.reuse };
   const clock = setInterval(() => view.show(record, (replay.atMs ?? 0) + performance.now() - heard), 100);
   let heard = performance.now();
   view.show(record, 0);

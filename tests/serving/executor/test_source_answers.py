@@ -23,7 +23,7 @@ from serving.knowledge.operators import build_leaf_query
 from serving.knowledge.selection import SourceSettings
 from serving.knowledge.sources import Sources
 from serving.models.generators import EndpointGenerator
-from serving.protocols import Writing
+from serving.protocols import Scope, Writing
 from serving.retrieval import build_index
 from tests.conftest import Endpoint
 from tests.serving.executor.world import Toy
@@ -124,6 +124,8 @@ async def test_a_leaf_without_an_answer_is_put_to_the_sources_that_were_not_aske
         trace = await ask(Toy(), asked, "per_leaf: 1", strategy="single", limits=Limits(retries=retries))
         assert (trace.outcome, len(trace.nodes)) == ("unanswered", tries)
     assert len((await ask(Toy(), "Who?", strategy="single")).nodes) == 1
+    filtered = await ask(Toy(), "Who?", "per_leaf: 1", strategy="single", scope=Scope(where='type = "jsonl"'))
+    assert len(filtered.nodes) == 1  # graph and web hold no documents
 
 
 async def test_a_source_that_fails_the_second_time_is_named(ask: Ask, web: Web) -> None:

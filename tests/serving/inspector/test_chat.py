@@ -251,7 +251,9 @@ def test_a_model_for_each_server(client):
     names = [model.id for model in client.models.list()]
     assert names == ["revelator", "revelator@127.0.0.1:8001", "revelator@127.0.0.1:9001"]
     said = client.chat.completions.create(model=names[2], messages=messages(QUESTION))
-    assert said.model == names[2]
+    assert said.model == client.models.retrieve(names[2]).id == names[2]
+    with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+        client.models.retrieve("other")
 
 
 @pytest.mark.parametrize(

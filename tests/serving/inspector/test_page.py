@@ -297,6 +297,18 @@ def test_a_question_that_was_put_while_the_page_loads_goes_on(browser, tmp_path)
         assert asked.left.wait(20)
 
 
+def test_a_plan_that_a_server_refuses_stays_in_its_box(browser, tmp_path):
+    plan = " + ".join(f"Who directed film {n}?" for n in range(40))
+    with inspecting([Asked("one", "1").server()], runs_in(tmp_path)) as url, closing(browser.new_page()) as page:
+        page.goto(url)
+        ask(page)
+        box = page.get_by_role("textbox", name="Plan")
+        box.fill(plan)
+        page.get_by_role("button", name="Run it all").click()
+        expect(page.locator(".notice.bad")).to_contain_text("the limit leaves is 32")
+        expect(box).to_have_value(plan)
+
+
 def test_runs_are_searched_and_filtered_and_a_plan_by_hand_is_marked(browser, tmp_path):
     with inspecting([Asked("one", "1").server()], runs_in(tmp_path)) as url:
         for page in opened(browser, url):
