@@ -74,7 +74,7 @@ class QuestionRun:
         else:
             key = make_key(node, query, sources, self.limits, self.writing.own_knowledge)
             await self.cache.answer(node, key, lambda: self._find_answer(node, sources, query, retries))
-        others = _list_others(node, sources, retries)
+        others = _find_others(node, sources, retries)
         if node.status != "unanswered" or not others:
             return
         below = self.recorder.open("atomic", node.question, parent=node.id, id=f"{node.id}.1")
@@ -91,7 +91,7 @@ class QuestionRun:
         """Asks the sources, and then, where no others are left and the deployment allows it, what the language model
         knows. A logical `query` finds the texts."""
         await answer_from_sources(self.models, sources, node, self.limits, self.recorder.report, query)
-        if not _list_others(node, sources, retries):
+        if not _find_others(node, sources, retries):
             await self._ask_own_knowledge(node)
 
     async def _run_or_fall_back(self, node: Node, work: Query | Sequence[Node]) -> None:
@@ -141,6 +141,6 @@ class QuestionRun:
         self.recorder.trace.reason = reason
 
 
-def _list_others(node: Node, sources: Sources, retries: int) -> Sources | None:
+def _find_others(node: Node, sources: Sources, retries: int) -> Sources | None:
     """The sources that a leaf may still be put to; None where all of them were asked."""
     return sources.pass_over([report["source"] for report in node.detail.get("sources", ())]) if retries else None
