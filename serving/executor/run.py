@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from revelator.errors import RevelatorError
+from revelator.errors import RevelatorError, Unavailable
 from revelator.limits import Limits
 from revelator.node_detail import Detail
 from revelator.plans.logic import read_conditions
@@ -67,25 +67,34 @@ class QuestionRun:
             await self._ask_sources(node, self.sources, query, self.limits.retries)
 
     async def _ask_sources(self, node: Node, sources: Sources, query: str | None, retries: int) -> None:
-        """Puts a leaf to the sources, or answers it from the cache. If it has no answer, it is put to those that were
-        not asked, as a node below, whose answer becomes that of the leaf."""
-        if self.cache is None:
-            await self._find_answer(node, sources, query, retries)
-        else:
-            key = make_key(node, query, sources, self.limits, self.writing.own_knowledge)
-            await self.cache.answer(node, key, lambda: self._find_answer(node, sources, query, retries))
+        """Puts a leaf to the sources, or answers it from the cache. If it has no answer, or each of them failed, it is
+        put to those that were not asked, as a node below, whose answer becomes that of the leaf."""
+        lost: Unavailable | None = None
+        try:
+            if self.cache is None:
+                await self._find_answer(node, sources, query, retries)
+            else:
+                key = make_key(node, query, sources, self.limits, self.writing.own_knowledge)
+                await self.cache.answer(node, key, lambda: self._find_answer(node, sources, query, retries))
+        except Unavailable as error:
+            asked = node.detail.get("sources", ())
+            if not asked or not all("error" in report for report in asked):
+                raise
+            lost = error
         others = _find_others(node, sources, retries)
-        if node.status != "unanswered" or not others:
-            return
-        below = self.recorder.open("atomic", node.question, parent=node.id, id=f"{node.id}.1")
-        below.asked, below.detail["fallback"] = node.asked, "put to other sources"
-        node.detail["fallback"] = {"node": below.id, "because": node.error}
-        with suppress(RevelatorError), self.recorder.record(below):  # a failed source is one that has no answer
-            await self._ask_sources(below, others, query, retries - 1)
-        if below.answers:
-            own = {name: said for name, said in node.detail.items() if name in ("sources", "selection", "fallback")}
-            copy_answer(node, below, "fallback")
-            node.detail |= cast(Detail, own)
+        if others and (lost or node.status == "unanswered"):
+            below = self.recorder.open("atomic", node.question, parent=node.id, id=f"{node.id}.1")
+            below.asked, below.detail["fallback"] = node.asked, "put to other sources"
+            node.detail["fallback"] = {"node": below.id, "because": str(lost or node.error)}
+            with suppress(RevelatorError), self.recorder.record(below):  # a failed source is one that has no answer
+                await self._ask_sources(below, others, query, retries - 1)
+            if below.answers:
+                own = {name: said for name, said in node.detail.items() if name in ("sources", "selection", "fallback")}
+                copy_answer(node, below, "fallback")
+                node.detail |= cast(Detail, own)
+                return
+        if lost:
+            raise lost
 
     async def _find_answer(self, node: Node, sources: Sources, query: str | None, retries: int) -> None:
         """Asks the sources, and then, where no others are left and the deployment allows it, what the language model

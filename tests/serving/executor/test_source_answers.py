@@ -247,6 +247,24 @@ async def test_a_question_for_which_every_source_failed_is_a_fault() -> None:
         await Executor(Toy(), sources, Toy()).run(WHO, strategy="single")
 
 
+@pytest.mark.parametrize("there", [["Tin Comet is by Ada."], []])
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_where_the_chosen_source_fails_the_others_are_asked(there: list[str], retries: int) -> None:
+    """The question fails by that failure alone where they may not be asked, or have no answer."""
+    gone = ToySource("papers", error=Unavailable("gone", final=True))
+    sources = Sources([gone, ToySource("notes", says={WHO: there})], SourceSettings(per_leaf=1))
+    executor = Executor(world := Toy({WHO: ["Ada"]}), sources, world)
+    asked = executor.run(WHO, strategy="single", limits=Limits(retries=retries))
+    if retries and there:
+        leaf, below = (trace := await asked).nodes
+        assert (trace.outcome, trace.answers) == ("answered", ["Ada"])
+        assert [list_outcomes(node) for node in (leaf, below)] == [{"papers": "failed"}, {"notes": "passages"}]
+        assert "papers: gone" in leaf.detail["fallback"]["because"]
+    else:
+        with pytest.raises(Unavailable, match="papers: gone"):
+            await asked
+
+
 async def test_what_choosing_the_sources_took_is_counted(endpoint: Endpoint) -> None:
     endpoint.knowledge[WHO] = ["notes"]
     writer = EndpointGenerator(endpoint.url, "m", retries=0)
