@@ -42,7 +42,7 @@ class Parts:
 
     def list_artifacts(self) -> dict[str, str]:
         index = self.config.index if self.config else None
-        assert not isinstance(index, str)  # the command takes folders alone
+        assert not isinstance(index, str)  # `collect_parts` takes folders alone
         found = {ADAPTER: self.adapter, INDEX: index}
         return {name: str(path.resolve()) for name, path in found.items() if path}
 
@@ -56,13 +56,17 @@ class Parts:
 
 
 def collect_parts(adapter: str, index: Path | None, home: Path) -> Parts:
-    """Fetches the version, and finds its settings. Raises ConfigError for what cannot be packed."""
+    """Fetches the version, and finds its settings: those of the home folder's file, over this index where one is given.
+    Raises ConfigError for what cannot be packed."""
+    from serving.home.config import read_settings
     from serving.home.configure import configure
 
-    config = configure(home, index=index)
+    config = configure(home, **read_settings(home).chosen | ({"index": index} if index else {}))
+    hint = "let it ask a running service: --url HOST:PORT"
     if config.sources:
-        hint = "let it ask a running service: --url HOST:PORT"
         raise ConfigError("a model holds no file of sources", where=str(config.sources), hint=hint)
+    if isinstance(config.index, str):
+        raise ConfigError("a model holds no collection of Milvus", where=config.index, hint=hint)
     if adapter == "base":
         return Parts(config=config)
     version = registry.resolve(NAME, adapter)

@@ -23,7 +23,7 @@ from mlflow.types.responses import ResponsesAgentResponse, ResponsesAgentStreamE
 from evaluation.publish.export import export
 from revelator import registry
 from revelator.errors import ConfigError
-from serving.agent.parts import AGENT, URL
+from serving.agent.parts import AGENT, URL, collect_parts
 from serving.deploy.deploy import release_embedded_base
 from serving.home.config import ServingConfig
 from serving.retrieval import build_index
@@ -69,6 +69,19 @@ def log(*arguments: str) -> dict[str, Any]:
     if result.exception:
         raise result.exception
     return json.loads(result.stdout)
+
+
+def test_a_model_holds_the_settings_of_the_home_folder(tmp_path: Path, harbour: Path) -> None:
+    """But what one machine alone has is refused: a file of sources, a collection of Milvus."""
+    file = tmp_path / "serving.yaml"
+    file.write_text("judge: none\nlimits: {kept: 2}")
+    packed = collect_parts("base", harbour, tmp_path).describe()["serving"]
+    assert (packed["judge"], packed["limits"]) == ("none", {"kept": 2})
+    (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
+    for setting in (f"sources: {tmp_path}/sources.yaml\nindex: {harbour}", "index: milvus://127.0.0.1:19530/harbour"):
+        file.write_text(setting)
+        with pytest.raises(ConfigError, match=r"a model holds no (file of sources|collection of Milvus)"):
+            collect_parts("base", None, tmp_path)
 
 
 @contextmanager
