@@ -76,7 +76,7 @@ def stages(node: Expression) -> tuple[Expression, ...]:
 
 
 def to_json(expression: Expression) -> dict[str, Any]:
-    """Converts the plan to plain values; docs/plans.md gives the schema."""
+    """Converts the plan to plain values."""
     sources = bind(expression).sources
     return {
         "schema": SCHEMA_VERSION,

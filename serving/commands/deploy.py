@@ -85,14 +85,14 @@ def deploy(
       revelator model deploy --alias latest --canary 10%
       revelator model deploy --watch --port 9465
       revelator model deploy --gpus 0,1 --instances 2
-      revelator model deploy --engine vllm --url http://127.0.0.1:8000
+      revelator model deploy --engine vllm --url http://127.0.0.1:8100
     """
     if url and engine != "vllm":
         raise click.UsageError("--url is that of a vLLM server: give --engine vllm, too")
     if watch and canary is not None:
         raise click.UsageError("--canary and --watch exclude one another")
     if engine == "vllm" and not url:
-        raise click.UsageError("--engine vllm needs the address of a running vLLM server: --url http://127.0.0.1:8000")
+        raise click.UsageError("--engine vllm needs the address of a running vLLM server: --url http://127.0.0.1:8100")
     if engine == "vllm" and (gpus is not None or instances):
         raise click.UsageError("--gpus and --instances place our own engine; a vLLM server has the cards it began with")
     if engine and canary is not None:

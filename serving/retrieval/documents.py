@@ -4,7 +4,7 @@ Each document is read as Markdown (`serving.retrieval.conversion` converts what 
 paragraphs, items and rows under the same headings, of at most `size` tokens of MiniLM's vocabulary; the last `overlap`
 tokens of a passage begin the next one. Its title is the document's and the headings above it, and its id names its
 place: the path, the page if there are pages, and where it begins and ends in characters of the document's Markdown,
-`handbook/leave.md#120-980` or `report.pdf#page=3&4120-4980`.
+`leave.md#120-980` or `report.pdf#page=3&4120-4980`.
 
 A small file may unfold to very much: a DOCX is a zip archive, a PDF holds compressed streams, and each element of XML
 or HTML becomes an object of 1 kB. So an archive unfolds to `UNFOLDED` bytes at most, and the conversion of a file may

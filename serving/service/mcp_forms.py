@@ -32,7 +32,7 @@ Where = Annotated[
     Field(
         description="A filter of the documents by their fields, which revelator://indexes lists: year >= 2024 and "
         'team = "ops". Texts stand in double quotes, days are 2024-05-31; signs are = != < <= > >=, in ("a", "b"), '
-        'like "handbook/*"; joined by and, or, not.'
+        'like "archive/*"; joined by and, or, not.'
     ),
 ]
 PlanText = Annotated[str, Field(description=SPELLING)]
