@@ -79,7 +79,7 @@ class QuestionRun:
         except Unavailable as error:
             asked = node.detail.get("sources", ())
             if not asked or not all("error" in report for report in asked):
-                raise
+                raise  # a model is gone, and would be for other sources, too
             lost = error
         others = _find_others(node, sources, retries)
         if others and (lost or node.status == "unanswered"):
